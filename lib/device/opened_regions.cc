@@ -2,7 +2,6 @@
 
 #include "lib/base/log.h"
 #include "lib/loaded/cuda_rest.h"
-#include "lib/transport/handover.h"
 
 #include <fmt/core.h>
 
@@ -74,14 +73,11 @@ bool OpenedRegions::tend(const Answer& answer) {
 Result<bool> OpenedRegions::fetch(IncomingRegion& coming) {
   if (SystemClock::read() > coming.until_ns)
     return Status(Code::Timeout, "its listener did not hand it over");
-  if (!coming.socket.has_value()) {
-    GYRE_ASSIGN(auto listener, transport::connect_to_listener(lenders_.at(coming.peer).listener));
-    if (!listener.has_value()) return false;
-    coming.socket = std::move(*listener);
-    GYRE_TRY(transport::show_ticket_at_listener(coming.socket, coming.message.ticket));
-  }
+  if (!coming.request)
+    coming.request.emplace(lenders_.at(coming.peer).listener, coming.message.ticket,
+                           coming.message.bytes);
   if (!coming.file) {
-    GYRE_ASSIGN(coming.file, transport::take_over(coming.socket, coming.message.bytes));
+    GYRE_ASSIGN(coming.file, coming.request->advance());
   }
   if (!coming.file) return false;
   coming.until_ns = INT64_MAX;  // nobody is waited for any more but kernels here

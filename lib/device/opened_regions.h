@@ -10,6 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/cuda/cuda_executor.h"
 #include "lib/device/region_message.h"
+#include "lib/transport/handover.h"
 #include "transports/p2p/virtual_memory.h"
 
 #include <functional>
@@ -66,7 +67,7 @@ class OpenedRegions {
   struct IncomingRegion {
     int peer = -1;
     RegionMessage message;
-    FileDescriptor socket;               // none: it has not connected yet
+    std::optional<transport::MemoryRequest> request;
     std::optional<FileDescriptor> file;  // that it was handed
     std::int64_t until_ns = 0;
   };

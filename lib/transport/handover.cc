@@ -47,6 +47,16 @@ FileDescriptor descriptor_in(msghdr& message) {
   return FileDescriptor(descriptor);
 }
 
+// At a listener, so that it hands over what the ticket stands for.
+Status show_ticket_at_listener(const FileDescriptor& socket, const trust::Ticket& ticket) {
+  trust::TicketHello hello;
+  hello.ticket = ticket;
+  // A fresh socket takes the 40 bytes at once.
+  if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
+    return {};
+  return failure_on_the_way("send of a ticket to the listener", errno);
+}
+
 }  // namespace
 
 Status hand_over(const FileDescriptor& socket, const FileDescriptor& memory, std::uint64_t bytes) {
@@ -76,13 +86,16 @@ void answer_with_memory(const FileDescriptor& socket, const FileDescriptor& memo
     log_warn("{}: {}", what, sent.message());
 }
 
-Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, std::uint64_t bytes) {
+Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, std::uint64_t bytes,
+                                                bool* unread) {
   HandoverMessage handover;
   iovec part{&handover, sizeof handover};
   ControlRoom room;
   msghdr message = one_handover(part, room);
   const ssize_t got = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::optional<FileDescriptor>();
+  // A local socket that is closed while bytes are in it resets the other end.
+  if (unread != nullptr) *unread = got < 0 && errno == ECONNRESET;
   if (got == 0 || (got < 0 && errno == ECONNRESET))
     return Status(Code::RemoteError,
                   "its listener closed on our ticket (the rank is gone, or gave up the link)");
@@ -95,15 +108,6 @@ Result<std::optional<FileDescriptor>> take_over(const FileDescriptor& socket, st
     return Status(Code::SystemError,
                   "the kernel could not install the memory's descriptor (see ulimit -n)");
   return std::optional<FileDescriptor>(std::move(memory));
-}
-
-Status show_ticket_at_listener(const FileDescriptor& socket, const trust::Ticket& ticket) {
-  trust::TicketHello hello;
-  hello.ticket = ticket;
-  // A fresh socket takes the 40 bytes at once.
-  if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello)
-    return {};
-  return failure_on_the_way("send of a ticket to the listener", errno);
 }
 
 Result<std::optional<FileDescriptor>> connect_to_listener(const std::string& listener_name) {
@@ -131,6 +135,29 @@ Result<std::optional<FileDescriptor>> connect_to_listener(const std::string& lis
     return Status(Code::RemoteError, fmt::format("@{} belongs to user {}, not to user {}",
                                                  listener_name, peer.uid, geteuid()));
   return std::optional<FileDescriptor>(std::move(listener));
+}
+
+Result<std::optional<FileDescriptor>> MemoryRequest::advance() {
+  if (losses_.pauses()) return std::optional<FileDescriptor>();
+  if (!socket_.has_value()) {
+    GYRE_ASSIGN(std::optional<FileDescriptor> listener, connect_to_listener(listener_name_));
+    if (!listener.has_value()) return std::optional<FileDescriptor>();
+    socket_ = std::move(*listener);
+    Status shown = show_ticket_at_listener(socket_, ticket_);
+    if (shown.code() == Code::RemoteError) return note_loss(shown);
+    GYRE_TRY(std::move(shown));
+  }
+  bool unread = false;
+  Result<std::optional<FileDescriptor>> memory = take_over(socket_, bytes_, &unread);
+  if (unread) return note_loss(memory.status());
+  if (!memory.ok() || memory->has_value()) socket_.reset();
+  return memory;
+}
+
+Result<std::optional<FileDescriptor>> MemoryRequest::note_loss(const Status& why) {
+  socket_.reset();
+  GYRE_TRY(losses_.note(why.message()));
+  return std::optional<FileDescriptor>();
 }
 
 }  // namespace gyre::transport

@@ -272,3 +272,68 @@ TEST_CASE("a process without descriptors left gets an error, and links when it h
           return exchange_one(link);
         }) == "");
 }
+
+namespace {
+
+// A sender, and a listener that is one end of it: guests come one after the other.
+struct KnockingSender {
+  explicit KnockingSender(const std::string& name)
+      : listener_name(name + std::to_string(getpid())), listener(listen_local(listener_name)) {
+    const EndpointContents contents{.transport = "shm", .shape = shape, .places = {listener_name}};
+    auto made = side.transport->connect(sending_key, shape, encode_endpoint(contents));
+    REQUIRE(made.ok());
+    sender = std::move(*made);
+  }
+  // The next one who has shown a ticket; none after an error.
+  FileDescriptor next_guest() {
+    const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+    pollfd ready{listener.get(), POLLIN, 0};
+    while (status.ok() && SystemClock::read() < end_ns) {
+      status = sender->progress();
+      if (poll(&ready, 1, 0) == 1)
+        return FileDescriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
+    return {};
+  }
+
+  const std::string listener_name;
+  const FileDescriptor listener;
+  Side side{Kind::shm_processes};
+  std::unique_ptr<Connection> sender;
+  Status status;
+};
+
+}  // namespace
+
+TEST_CASE("a listener that closes before it has read the ticket is asked again", "[shm]") {
+  KnockingSender knocking("gyre-test-besieged-");
+  for (int i = 0; i < 5; ++i) CHECK(knocking.next_guest().has_value());  // and closed
+  const FileDescriptor guest = knocking.next_guest();
+  INFO(knocking.status.message());
+  REQUIRE(guest.has_value());
+  REQUIRE(read_hello(guest).has_value());
+  const auto fifo = make_shared_fifo(shape);
+  REQUIRE(fifo.ok());
+  REQUIRE(hand_over(guest, fifo->descriptor, fifo->memory->mapping.get().bytes).ok());
+  CHECK(knocking.sender->progress().ok());
+  CHECK(knocking.sender->ready());
+}
+
+TEST_CASE("a listener that closes each time is an error in the end", "[shm]") {
+  KnockingSender knocking("gyre-test-overrun-");
+  while (knocking.next_guest().has_value()) continue;
+  CHECK(knocking.status.code() == Code::RemoteError);
+  CHECK(knocking.status.culprits() == std::vector<int>{0});
+  CHECK_THAT(std::string(knocking.status.message()), has_text("closed 8 connections"));
+}
+
+TEST_CASE("a listener that closes on the ticket that it has read is not asked again", "[shm]") {
+  KnockingSender knocking("gyre-test-refusing-");
+  {
+    const FileDescriptor guest = knocking.next_guest();
+    REQUIRE(read_hello(guest).has_value());
+  }
+  CHECK_FALSE(knocking.next_guest().has_value());
+  CHECK(knocking.status.code() == Code::RemoteError);
+  CHECK_THAT(std::string(knocking.status.message()), has_text("closed on our ticket"));
+}

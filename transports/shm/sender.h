@@ -3,11 +3,11 @@
 #pragma once
 
 #include "lib/transport/endpoint.h"
+#include "lib/transport/handover.h"
 #include "lib/transport/mapped.h"
 #include "lib/transport/transport.h"
 
 #include <memory>
-#include <string>
 
 namespace gyre::transport {
 
@@ -20,7 +20,7 @@ class ShmSender final : public Connection {
   static Result<std::unique_ptr<Connection>> create(const LinkKey& key,
                                                     const EndpointContents& endpoint);
 
-  bool ready() const override { return state_ == State::mapped; }
+  bool ready() const override { return is_mapped_; }
   const FifoView& fifo() const override { return memory_->view; }
   Status progress() override;
   bool flushed() const override { return true; }
@@ -30,19 +30,15 @@ class ShmSender final : public Connection {
   bool same_address_space() const override { return false; }
 
  private:
-  enum class State { knocking, waiting, mapped };
-
   ShmSender(const LinkKey& key, const EndpointContents& endpoint,
             std::shared_ptr<FifoMemory> reserved);
   Status join();
 
   const LinkKey key_;
-  const std::string listener_name_;
-  const trust::Ticket ticket_;
   const bool says_sealed_;
   const std::shared_ptr<FifoMemory> memory_;  // address space only, until mapped
-  State state_ = State::knocking;
-  FileDescriptor socket_;  // to the listener, while waiting
+  MemoryRequest request_;
+  bool is_mapped_ = false;
   Status error_;
 };
 

@@ -16,9 +16,6 @@ namespace {
 // Long enough for two lost SYNs (sent again after 1 s and 3 s), short enough that a dead first
 // address of several does not use up the time to meet.
 constexpr std::int64_t attempt_ns = 5 * ns_per_s;
-// Sockets that a listener closes: 10 ms before the second, 20 before the third, 1.3 s in all.
-constexpr int max_losses = 8;
-constexpr std::int64_t first_pause_ns = 10 * ns_per_ms;
 
 // With nobody listening at a port that the kernel also hands out, a socket can connect to itself.
 bool connected_to_itself(const FileDescriptor& socket) {
@@ -38,9 +35,7 @@ TcpDialer::TcpDialer(const EndpointContents& endpoint, const TransportEnvironmen
       liveness_ns_(environment.liveness_ns) {}
 
 Result<std::optional<FileDescriptor>> TcpDialer::advance() {
-  if (pause_until_ns_ > 0 && SystemClock::read() < pause_until_ns_)
-    return std::optional<FileDescriptor>();
-  pause_until_ns_ = 0;
+  if (losses_.pauses()) return std::optional<FileDescriptor>();
   if (!socket_.has_value()) GYRE_TRY(begin_next());
   if (!socket_.has_value()) return std::optional<FileDescriptor>();
   switch (answer()) {
@@ -74,12 +69,8 @@ Status TcpDialer::check_silence() {
 }
 
 Status TcpDialer::again(std::string_view why) {
-  if (++losses_ == max_losses)
-    return Status(Code::RemoteError,
-                  fmt::format("its listener closed {} connections: {}", losses_, why));
   hopeful_ = true;
-  pause_until_ns_ = SystemClock::read() + (first_pause_ns << (losses_ - 1));
-  return {};
+  return losses_.note(why);
 }
 
 Status TcpDialer::begin_next() {

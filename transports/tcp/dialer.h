@@ -6,6 +6,7 @@
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
 #include "lib/transport/endpoint.h"
+#include "lib/transport/lost_knocks.h"
 
 #include <cstdint>
 #include <optional>
@@ -47,8 +48,7 @@ class TcpDialer {
   std::int64_t give_up_ns_ = 0;
   std::int64_t silent_since_ns_ = 0;  // 0: an address has answered since
   bool met_silence_ = false;
-  std::int64_t pause_until_ns_ = 0;
-  int losses_ = 0;
+  LostKnocks losses_;
   std::string refusals_;  // of this round: address and cause
 };
 
