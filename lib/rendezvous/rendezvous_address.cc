@@ -203,7 +203,11 @@ bool is_loopback(const trust::SocketAddress& address) {
 }
 
 // Our own shortage, which waiting for rank 0 does not cure.
-bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == EAFNOSUPPORT; }
+bool is_shortage(int error) { return error == EMFILE || error == ENFILE; }
+
+// This host has no such address, and may have the next one of the name. (EAFNOSUPPORT: the
+// kernel lacks the family, as where IPv6 is off.)
+bool is_absent_here(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT; }
 
 Result<std::shared_ptr<const NetworkProof>> prove_with(const trust::Secret& secret) {
   auto key = std::make_shared<trust::SessionKey>();
@@ -278,11 +282,15 @@ Result<FileDescriptor> listen_at_address(const RendezvousAddress& point, Wait& w
   FileDescriptor listener;
   while (true) {
     int error = 0;
+    // The others take the first address that answers: rank 0 may not go round one that is in use.
     for (const trust::SocketAddress& address : point.addresses) {
-      error = try_to_listen(address, &listener);
-      if (error != 0) continue;
-      warn_of_loopback(point, address);
-      return listener;
+      const int failed = try_to_listen(address, &listener);
+      if (failed == 0) {
+        warn_of_loopback(point, address);
+        return listener;
+      }
+      if (error == 0 || failed != EAFNOSUPPORT) error = failed;
+      if (!is_absent_here(failed)) break;
     }
     if (error != EADDRINUSE || SystemClock::read() >= end_ns || !rest(wait))
       return cannot_open(point, error);
@@ -292,8 +300,11 @@ Result<FileDescriptor> listen_at_address(const RendezvousAddress& point, Wait& w
 Result<FileDescriptor> connect_to_address(const RendezvousAddress& point, Wait& wait,
                                           std::string* reason) {
   FileDescriptor socket;
+  bool has_family = false;
   for (const trust::SocketAddress& address : point.addresses) {
     const int error = try_to_connect(address, wait, &socket);
+    if (error == EAFNOSUPPORT) continue;
+    has_family = true;
     if (error == 0 && !point.network)
       GYRE_TRY(check_same_user(socket.get()).while_doing(point.text));
     if (error == 0) return socket;
@@ -301,6 +312,8 @@ Result<FileDescriptor> connect_to_address(const RendezvousAddress& point, Wait& 
       return Status::from_errno(fmt::format("connecting to {}", point.text), error);
     *reason = strerrorname_np(error);
   }
+  if (!has_family)
+    return Status::from_errno(fmt::format("connecting to {}", point.text), EAFNOSUPPORT);
   return FileDescriptor();
 }
 
