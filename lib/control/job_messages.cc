@@ -23,10 +23,17 @@ void Job::send_rank_message(int from, int to, std::uint64_t key, const MessageBy
 }
 
 // A link of its own, or the next one on the tree's way where that stands. Null: there is none yet.
+// One that the other end has not taken is none: what waits for that would be overtaken on it.
 ControlLink* Job::way_to(std::uint32_t process) const {
-  if (ControlLink* link = neighbour(process)) return link;
+  const auto link_to = [this](std::uint32_t next) -> ControlLink* {
+    const auto found = std::ranges::find_if(links_, [&](const auto& link) {
+      return is_neighbour(*link) && link->welcome && link->process == next;
+    });
+    return found != links_.end() ? found->get() : nullptr;
+  };
+  if (ControlLink* link = link_to(process)) return link;
   const bool stands = departures_.way_stands(index_, process);
-  return stands ? neighbour(tree_next(index_, process)) : nullptr;
+  return stands ? link_to(tree_next(index_, process)) : nullptr;
 }
 
 void Job::send_unacknowledged(std::uint32_t process) {

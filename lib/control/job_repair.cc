@@ -35,7 +35,7 @@ void Job::on_gone(std::uint32_t process) {
     wanted_links_.erase(found);
   }
   for (const std::uint32_t reader : post_.addressees())
-    if (!departures_.way_stands(index_, reader) && neighbour(reader) == nullptr) reach(reader);
+    if (way_to(reader) == nullptr) reach(reader);
   expect_successors(departures_.is_gone(0) ? 0 : process);
 }
 
