@@ -196,12 +196,16 @@ void ControlThreadState::drop_finished() {
     ended_.note(entry.first);
     return true;
   });
-  auto tombstones = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return entry.second->job.is_tombstone();
-  });
-  std::erase_if(jobs_, [&](const auto& entry) {
-    return tombstones > max_tombstones && entry.second->job.is_tombstone() && tombstones-- > 0;
-  });
+  const auto is_tombstone = [](const auto& entry) { return entry.second->job.is_tombstone(); };
+  const auto failed_ns_of = [](const auto& entry) {
+    const Job& job = entry.second->job;
+    return job.is_tombstone() ? job.failed_ns() : never_ns;
+  };
+  while (std::ranges::count_if(jobs_, is_tombstone) > max_tombstones) {
+    const auto oldest = std::ranges::min_element(jobs_, {}, failed_ns_of);
+    ended_.note(oldest->first);
+    jobs_.erase(oldest);
+  }
 }
 
 void ControlThreadState::close_jobs() {

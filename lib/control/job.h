@@ -73,6 +73,7 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   // those who come late.
   bool finished() const;
   bool is_tombstone() const { return is_root_ && failed() && members_.empty(); }
+  std::int64_t failed_ns() const { return failed_ns_; }
   // A root whose job failed while ranks were still to come: they do not know why yet.
   bool has_unreported_failure() const;
   // The process ends: whoever is still in it dies with it.

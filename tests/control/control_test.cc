@@ -176,6 +176,23 @@ TEST_CASE("a rank that comes late to a failed job learns why at once") {
   require_failed_with(*late, Code::RemoteError, {0}, "not today");
 }
 
+TEST_CASE("a root tells those who come late why its last 64 failed jobs failed") {
+  Settings settings = loopback_settings();
+  settings.init_timeout_s = 2;
+  const auto root = start_plane(), other = start_plane();
+  std::vector<trust::UniqueId> ids;
+  for (int job = 0; job < 80; ++job) {
+    ids.push_back(make_id(*root).value());
+    const auto member = join(*root, ids.back(), 3, 0);
+    member->abort(Status(Code::Aborted, "not today"));
+    member->leave();
+  }
+  for (std::size_t job = 80 - 64; job < 80; ++job) {
+    const auto late = join(*other, ids[job], 3, 1, settings);
+    require_failed_with(*late, Code::RemoteError, {0}, "not today");
+  }
+}
+
 TEST_CASE("who hears of a death also hears whose word it is") {
   // The process that made the id has no rank of its own yet, and sees a guest's connection break:
   // the fault may as well be its own.
