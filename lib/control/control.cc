@@ -46,7 +46,6 @@ class ControlThreadState final : private LinkTaker {
   Status open(const Settings& settings);
   // The control thread from here.
   Status serve();
-  Status add_listener(const std::string& name) { return listener_.add_name(name); }
   Result<std::string> listen_for(Audience audience, const Settings& settings) {
     return listener_.listen_for(audience, settings);
   }
@@ -54,6 +53,10 @@ class ControlThreadState final : private LinkTaker {
   Result<OpenJob*> job(const std::shared_ptr<const trust::SessionKey>& key,
                        std::optional<Destination> root, Audience audience,
                        const Settings& settings);
+  // This process is the root of that key's job, and listens at `name` for those of this host. Anew
+  // after an earlier job of that key that failed.
+  Status open_named_root(const std::shared_ptr<const trust::SessionKey>& key,
+                         const std::string& name);
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   // Whether that process is in a communicator of this one.
   bool has_met(const std::string& listener_name) const;
@@ -72,6 +75,8 @@ class ControlThreadState final : private LinkTaker {
   ControlListener::KeyLookup named(const std::string& identity);
   void on_link(const std::string& identity, std::unique_ptr<ControlLink> link) override;
   std::int64_t tick(std::int64_t now_ns, std::int64_t overslept_ns);
+  using OpenJobs = std::map<std::string, std::unique_ptr<OpenJob>>;
+  void drop(OpenJobs::iterator job);
   void drop_finished();
 
   const std::shared_ptr<ControlThread> thread_;
@@ -80,10 +85,10 @@ class ControlThreadState final : private LinkTaker {
   trust::TicketBook tickets_;
   ControlListener listener_;
   Trunks trunks_{*thread_, *tls_, self_, *this};
-  std::map<std::string, std::unique_ptr<OpenJob>> jobs_;  // by the key's identity
-  Recent<std::string, 64> ended_;                         // identities of jobs that are over
-  std::map<int, ControlThread::Watch> watched_;           // by the descriptor
-  std::unique_ptr<MetricsListener> metrics_;              // null: nobody wished for them
+  OpenJobs jobs_;                                // by the key's identity
+  Recent<std::string, 64> ended_;                // identities of jobs that are over
+  std::map<int, ControlThread::Watch> watched_;  // by the descriptor
+  std::unique_ptr<MetricsListener> metrics_;     // null: nobody wished for them
 };
 
 Status ControlThreadState::open(const Settings& settings) {
@@ -142,6 +147,25 @@ Result<OpenJob*> ControlThreadState::job(const std::shared_ptr<const trust::Sess
   return jobs_.emplace(key->identity, std::move(made)).first->second.get();
 }
 
+Status ControlThreadState::open_named_root(const std::shared_ptr<const trust::SessionKey>& key,
+                                           const std::string& name) {
+  if (const auto earlier = jobs_.find(key->identity); earlier != jobs_.end()) {
+    if (earlier->second->job.is_untouched()) return {};
+    if (!earlier->second->job.failed())
+      return invalid_usage(
+          "this process takes part in a communicator with that secret already: wait until all "
+          "ranks have joined it, or end it");
+    jobs_.erase(earlier);  // not its name: others may be waiting there
+  }
+  GYRE_ASSIGN(OpenJob * open, job(key, std::nullopt, Audience::this_host, {}));
+  open->root_name = name;
+  Status listens = listener_.add_name(name);
+  if (!listens.ok()) jobs_.erase(key->identity);
+  return std::move(listens).while_doing(
+      "listening where the other ranks look for rank 0 (if the address is in use: is there a "
+      "second process with rank 0?)");
+}
+
 Status ControlThreadState::watch(int descriptor, std::function<bool()> on_readable) {
   // The descriptor is on_readable's, which is destroyed after its watch.
   GYRE_ASSIGN(watched_[descriptor], thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
@@ -190,22 +214,24 @@ std::int64_t ControlThreadState::tick(std::int64_t now_ns, std::int64_t overslep
   return next;
 }
 
+void ControlThreadState::drop(OpenJobs::iterator job) {
+  if (!job->second->root_name.empty()) listener_.remove_name(job->second->root_name);
+  ended_.note(job->first);
+  jobs_.erase(job);
+}
+
 void ControlThreadState::drop_finished() {
-  std::erase_if(jobs_, [this](const auto& entry) {
-    if (!entry.second->job.finished()) return false;
-    ended_.note(entry.first);
-    return true;
-  });
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    const auto job = next++;
+    if (job->second->job.finished()) drop(job);
+  }
   const auto is_tombstone = [](const auto& entry) { return entry.second->job.is_tombstone(); };
   const auto failed_ns_of = [](const auto& entry) {
     const Job& job = entry.second->job;
     return job.is_tombstone() ? job.failed_ns() : never_ns;
   };
-  while (std::ranges::count_if(jobs_, is_tombstone) > max_tombstones) {
-    const auto oldest = std::ranges::min_element(jobs_, {}, failed_ns_of);
-    ended_.note(oldest->first);
-    jobs_.erase(oldest);
-  }
+  while (std::ranges::count_if(jobs_, is_tombstone) > max_tombstones)
+    drop(std::ranges::min_element(jobs_, {}, failed_ns_of));
 }
 
 void ControlThreadState::close_jobs() {
@@ -325,8 +351,6 @@ Result<trust::ProcessIdentity> Plane::make_root(const trust::UniqueId& id, Audie
   GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
   std::optional<trust::ProcessIdentity> shown;
   GYRE_TRY(ask([&]() -> Status {
-    if (state_->has_job(key->identity))
-      return invalid_usage("this process takes part in a communicator with that secret already");
     GYRE_ASSIGN(const OpenJob* open, state_->job(key, std::nullopt, audience, settings));
     shown = *open->self;
     return {};
@@ -347,9 +371,9 @@ Result<trust::UniqueId> Plane::create_unique_id(Audience audience, const Setting
 
 Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
   GYRE_TRY(check_process());
-  GYRE_ASSIGN(trust::UniqueId id, trust::id_on_this_host(secret));
-  GYRE_TRY(make_root(id, Audience::this_host, {}).status());
-  GYRE_TRY(ask([&] { return state_->add_listener(id.root_listener); }));
+  GYRE_ASSIGN(const trust::UniqueId id, trust::id_on_this_host(secret));
+  GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
+  GYRE_TRY(ask([&] { return state_->open_named_root(key, id.root_listener); }));
   return id;
 }
 

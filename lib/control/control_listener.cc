@@ -105,9 +105,17 @@ Status ControlListener::serve(FindKey find_key, OnSession on_session) {
 }
 
 Status ControlListener::add_name(const std::string& name) {
+  for (const ListeningSocket& listener : sockets_)
+    if (listener.address == name) return {};
   GYRE_ASSIGN(const auto address, trust::abstract_address(name));
   GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(address));
-  return keep({std::move(socket), std::nullopt, {}, {}});
+  return keep({std::move(socket), std::nullopt, name, {}});
+}
+
+void ControlListener::remove_name(const std::string& name) {
+  std::erase_if(sockets_, [&](const ListeningSocket& listener) {
+    return !listener.by_tcp && listener.address == name;
+  });
 }
 
 // Nobody accepts at one that is not watched.

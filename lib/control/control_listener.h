@@ -50,8 +50,9 @@ class ControlListener {
   Result<std::string> listen_for(Audience audience, const Settings& settings);
   // No process of another host is expected any more.
   void close_to_other_hosts();
-  // A further abstract name that leads here.
+  // A further abstract name that leads here, until it is removed. It may be there already.
   Status add_name(const std::string& name);
+  void remove_name(const std::string& name);
   // Nobody comes in any more: for those who connect, the process has ended.
   void close() { sockets_.clear(); }
   // How many ranks may come at once: unauthenticated clients beyond twice as many and 64 push out
@@ -75,7 +76,7 @@ class ControlListener {
   struct ListeningSocket {
     FileDescriptor socket;
     std::optional<Audience> by_tcp;  // none: an abstract name
-    std::string address;             // by TCP
+    std::string address;             // by TCP; else the name that was added
     ControlThread::Watch watch;
   };
 

@@ -48,6 +48,11 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   Job& operator=(const Job&) = delete;
 
   bool is_root() const { return is_root_; }
+  bool failed() const { return !failure_.ok(); }
+  // A root that no rank of this process has joined.
+  bool is_untouched() const {
+    return is_root_ && !failed() && phase_ == Phase::gathering && members_.empty();
+  }
   // Null once nobody else may come in.
   const std::shared_ptr<const trust::SessionKey>& key() const { return key_; }
   // Null while the ranks gather.
@@ -83,7 +88,6 @@ class Job final : public ControlLinkOwner, public MemberOwner {
  private:
   enum class Phase { gathering, linking, joined };
 
-  bool failed() const { return !failure_.ok(); }
   void fail(const Status& cause, const ControlLink* told_by = nullptr);
   void fail_and_tell(const Status& cause, const Status& told, const ControlLink* told_by);
   void end_as_root();

@@ -1,6 +1,6 @@
 // OpenJob: a job with this process's identity in it. If processes of other hosts may take part, the
 // identity has an address, at which the process listens until all ranks have come and are of this
-// host.
+// host. A root that a launcher named listens at that name as well, while the job is open.
 #pragma once
 
 #include "lib/control/job.h"
@@ -34,6 +34,7 @@ class OpenJob {
 
   const std::shared_ptr<const trust::ProcessIdentity> self;
   Job job;
+  std::string root_name;  // that a launcher gave; empty: none
 
  private:
   static std::shared_ptr<const trust::ProcessIdentity> shown_at(trust::ProcessIdentity process,

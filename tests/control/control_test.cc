@@ -303,19 +303,6 @@ TEST_CASE("an id that is over is refused by the process that made it") {
   CHECK(again.code() == Code::InvalidUsage);
 }
 
-TEST_CASE("a secret that all ranks have is enough to meet on one host") {
-  const auto root = start_plane(), other = start_plane();
-  const auto secret = trust::random_secret();
-  const auto theirs = trust::id_on_this_host(*secret);
-  const auto early = join(*other, *theirs, 2, 1);  // before the root is there
-  const auto ours = root->create_root(*secret);
-  REQUIRE(ours.ok());
-  const auto member = join(*root, *ours, 2, 0);
-  REQUIRE(settles(*member));
-  CHECK(member->state() == State::joined);
-  CHECK(soon([&] { return early->state() == State::joined; }));
-}
-
 TEST_CASE("ranks may leave in any order, and then end, without a failure") {
   const int first = GENERATE(0, 1, 9, 10);
   Meeting meeting(11, 11);
