@@ -134,8 +134,10 @@ bool ControlThreadState::has_met(const std::string& listener_name) const {
 Result<OpenJob*> ControlThreadState::job(const std::shared_ptr<const trust::SessionKey>& key,
                                          std::optional<Destination> root, Audience audience,
                                          const Settings& settings) {
-  if (const auto found = jobs_.find(key->identity); found != jobs_.end())
-    return found->second.get();
+  if (const auto found = jobs_.find(key->identity); found != jobs_.end()) {
+    if (!found->second->job.is_spent()) return found->second.get();
+    drop(found);
+  }
   std::string address;
   if (audience == Audience::any_host) {
     auto listens = listener_.listen_for(audience, settings);

@@ -47,7 +47,10 @@ void Job::fail_and_tell(const Status& cause, const Status& told, const ControlLi
   for (const auto& link : links_)
     if (link.get() != told_by) link->send(Kind::failure, told_);
   for (const auto& link : links_) link->set_liveness(0);
-  services_.thread.retire(std::move(dialer_));
+  // All others were told above. Who waits at the root does not know of this process yet.
+  const bool is_unheard = phase_ == Phase::gathering && !place_ && !joins_.empty();
+  if (!is_unheard) services_.thread.retire(std::move(dialer_));
+  services_.thread.due_at(0);
   init_until_ns_ = never_ns;
   if (!is_root_ && phase_ != Phase::joined) key_.reset();
   for (const auto& [rank, member] : members_) member->become_failed(failure_);
@@ -95,9 +98,12 @@ Status Job::blame_process(std::uint32_t process, std::string_view what) const {
   return Status(Code::RemoteError, fmt::format("{} {}", who, what)).blame(std::move(ranks));
 }
 
-// The others learn whose word it is, as what this process saw may be its own fault.
 void Job::fail_process(std::uint32_t process, std::string_view what) {
-  const Status cause = blame_process(process, what);
+  fail_as_seen_here(blame_process(process, what));
+}
+
+// The others learn whose word it is, as what this process saw may be its own fault.
+void Job::fail_as_seen_here(const Status& cause) {
   if (members_.empty() && !is_root_) return fail(cause);
   const std::string who = members_.empty() ? "the process that made the unique id"
                                            : rank_text({members_.begin()->first});
@@ -206,6 +212,8 @@ void Job::on_frame(ControlLink& link, const trust::Frame& frame) {
   if (failed() && kind != Kind::hello && kind != Kind::welcome) return;
   switch (kind) {
     case Kind::failure: {
+      // Of a process that came when all ranks were there: of none of them.
+      if (link.process == ControlLink::unknown && phase_ != Phase::gathering) return;
       const std::optional<Status> cause = decode_cause(frame.body, size_);
       return cause ? fail(*cause, &link) : protocol_error(link, kind);
     }
@@ -266,6 +274,7 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
   if (dialer_ != nullptr) dialer_->forgive(overslept_ns);
   if (dialer_ != nullptr) next = dialer_->tick(now_ns);
   check_root();
+  next = std::min(next, check_unheard_failure(now_ns));
   next = std::min(next, check_silence(now_ns));
   next = std::min(next, check_deadline(now_ns));
   next = std::min(next, check_farewell(now_ns));
@@ -280,13 +289,16 @@ std::int64_t Job::tick(std::int64_t now_ns, std::int64_t overslept_ns) {
 bool Job::flushed() const {
   if (failed() ? must_pass_failure_on() : says_farewell() || !post_.addressees().empty())
     return false;
+  // Where nobody is, nobody hears it, and the process need not stay.
+  if (seeks_root() && !dialer_->has_tried_all()) return false;
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link->flushed(); });
 }
 
 bool Job::finished() const {
   if (!members_.empty() || !flushed()) return false;
-  if (failed()) return (!is_root_ || phase_ == Phase::joined) && !answers_successors();
+  if (failed())
+    return (!is_root_ || phase_ == Phase::joined) && !answers_successors() && !seeks_root();
   if (phase_ != Phase::joined || !wanted_links_.empty() || tells_late_seekers()) return false;
   // Those whom no link leads to any more count too: nothing of them can be heard here.
   return departures_.all_left() ||

@@ -79,6 +79,10 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   bool finished() const;
   bool is_tombstone() const { return is_root_ && failed() && members_.empty(); }
   std::int64_t failed_ns() const { return failed_ns_; }
+  // It failed before it could reach the root, and goes on trying, so that the others hear of it.
+  bool seeks_root() const { return failed() && dialer_ != nullptr; }
+  // The same, and nobody here is in it any more: who joins now begins anew.
+  bool is_spent() const { return seeks_root() && members_.empty(); }
   // A root whose job failed while ranks were still to come: they do not know why yet.
   bool has_unreported_failure() const;
   // The process ends: whoever is still in it dies with it.
@@ -92,6 +96,7 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   void fail_and_tell(const Status& cause, const Status& told, const ControlLink* told_by);
   void end_as_root();
   void fail_process(std::uint32_t process, std::string_view what);
+  void fail_as_seen_here(const Status& cause);
   bool is_known(std::uint32_t process) const;
   Status blame_process(std::uint32_t process, std::string_view what) const;
   std::vector<int> ranks_of(std::uint32_t process) const;
@@ -113,6 +118,7 @@ class Job final : public ControlLinkOwner, public MemberOwner {
   void root_reached(std::unique_ptr<ControlLink> link);
   bool dials_root_again(const ControlLink& link, const Status& how, bool closed);
   void check_root();
+  std::int64_t check_unheard_failure(std::int64_t now_ns);
   void set_limits(std::int64_t init_until_ns, std::int64_t liveness_ns);
   std::int64_t check_silence(std::int64_t now_ns);
   std::int64_t check_deadline(std::int64_t now_ns);

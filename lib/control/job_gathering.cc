@@ -86,6 +86,17 @@ void Job::check_root() {
   if (failed() || root_broke_.ok() || place_ || dialer_ == nullptr) return;
   if (!dialer_->has_tried_all()) return;
   fail_process(0, fmt::format("died: {}", root_broke_.message()));
+  services_.thread.retire(std::move(dialer_));
+}
+
+// The root may not be there yet. The others wait for this process as long as it waited for them, so
+// it tries as long. Says when to look again.
+std::int64_t Job::check_unheard_failure(std::int64_t now_ns) {
+  if (!seeks_root()) return never_ns;
+  const std::int64_t until_ns = failed_ns_ + init_limit_ns_;
+  if (now_ns < until_ns) return until_ns;
+  services_.thread.retire(std::move(dialer_));
+  return never_ns;
 }
 
 void Job::root_reached(std::unique_ptr<ControlLink> reached) {
@@ -93,6 +104,9 @@ void Job::root_reached(std::unique_ptr<ControlLink> reached) {
   ControlLink& link = add_link(std::move(reached), ControlLink::Role::root);
   link.process = 0;
   for (const auto& join : joins_) link.send(Kind::join, join);
+  if (!failed()) return;
+  link.send(Kind::failure, told_);
+  link.set_liveness(0);
 }
 
 // -------------------------------------------------------------------------------------- the root's
@@ -232,14 +246,14 @@ Status Job::take_roster(RosterMessage message) {
 // kernel repeats its first packet after a second. Says when to look again.
 std::int64_t Job::check_silence(std::int64_t now_ns) {
   const std::int64_t silent_ns = dialer_ != nullptr ? dialer_->silent_ns(now_ns) : 0;
-  if (silent_ns == 0) return never_ns;
+  if (silent_ns == 0 || failed()) return never_ns;
   const std::int64_t max_ns = liveness_ns_ + ns_per_s / 2;
   if (silent_ns < max_ns) return now_ns + max_ns - silent_ns;
   const std::string what = fmt::format(
       "cannot be reached: no answer from {} for {:.1f} s: the network to it is cut, its host is "
       "down, or it stands still",
       dialer_->target(), static_cast<double>(silent_ns) / ns_per_s);
-  fail(blame_process(place_ ? tree_parent(index_) : 0, what));
+  fail_process(place_ ? tree_parent(index_) : 0, what);
   return never_ns;
 }
 
@@ -249,7 +263,8 @@ std::int64_t Job::check_deadline(std::int64_t now_ns) {
   const std::int64_t until = knows_who_is_late() ? init_until_ns_ : init_until_ns_ + grace_ns;
   if (now_ns < until) return until;
   deadline_passed_ = true;
-  fail(lateness());
+  const Status late = lateness();
+  is_root_ ? fail(late) : fail_as_seen_here(late);
   return never_ns;
 }
 

@@ -25,6 +25,7 @@ class OpenJob {
         expects_other_hosts_(!address.empty()) {}
 
   bool expects_other_hosts() {
+    if (job.seeks_root()) return false;
     const Roster* roster = expects_other_hosts_ ? job.roster() : nullptr;
     if (roster != nullptr)
       expects_other_hosts_ = !std::ranges::all_of(
