@@ -1,6 +1,7 @@
 """Failures: every rank gets an exception that names the culprit, and every process ends."""
 
 import datetime
+import functools
 import os
 import signal
 import threading
@@ -10,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ranks import run_apart
+from ranks import BACKEND, run_apart
 
 
 def die_in_a_collective(rank, size):
@@ -123,6 +124,26 @@ def test_monitored_barrier_names_who_is_missing():
     said = run_apart(miss_a_barrier, 3, limit_s=20)
     for text, _ in said[:2]:
         assert "Ranks 2 failed to pass monitoredBarrier in 1000 ms" in text, text
+
+
+def miss_the_second_groups_barrier(missing, rank, size):
+    """One store, in which a group passed a barrier of the same number before."""
+    store = dist.PrefixStore("again", dist.group.WORLD.get_group_store())
+    for number in range(2):
+        dist.destroy_process_group()
+        dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size)
+        if number == 1 and rank == missing:
+            time.sleep(3)
+            return
+        dist.monitored_barrier(timeout=datetime.timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("missing, word", [(0, "from rank 0: it did not answer within 1000 ms"),
+                                           (1, "Rank 1 failed to pass monitoredBarrier")])
+def test_monitored_barrier_reads_nothing_of_an_earlier_group(missing, word):
+    said = run_apart(functools.partial(miss_the_second_groups_barrier, missing), 2, limit_s=20)
+    text, _ = said[1 - missing]
+    assert word in text, text
 
 
 def cross_two_threads(rank, size):

@@ -50,6 +50,8 @@ struct StoreAdapter {
   }
 };
 
+std::string counter_of(const std::string& key) { return key + "/meetings"; }
+
 // A group that is made later under the same prefix of the store must not find it: it would meet at
 // a listener that is gone.
 void forget_key(c10d::Store& store, const std::string& key) {
@@ -94,6 +96,7 @@ std::unique_ptr<StoreCommunicator> StoreCommunicator::join(
   config.timeoutMs = config.initTimeoutMs = to_ms(membership.timeout);  // if no variable says it
   std::unique_ptr<StoreCommunicator> made(new StoreCommunicator(membership, config));
   made->config_.commName = made->membership_.group.c_str();
+  if (membership.rank == 0) made->meeting_ = store->add(counter_of(key), 1);
   StoreAdapter adapter{store, {}};
   const gyreStore_t callbacks{&adapter, StoreAdapter::set, StoreAdapter::get};
   const gyreResult_t result = gyreCommInitStore(&made->comm_, membership.size, membership.rank,
@@ -110,11 +113,13 @@ std::unique_ptr<StoreCommunicator> StoreCommunicator::join(
   return made;
 }
 
-// All have read the key once all have come, and the second communicator takes all of them.
+// All have read the key and the counter once all have come, and the second communicator takes all
+// of them.
 std::pair<std::unique_ptr<StoreCommunicator>, std::unique_ptr<StoreCommunicator>>
 StoreCommunicator::join_two(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key,
                             const GroupMembership& membership, int device) {
   auto first = join(store, key, membership, device);
+  if (membership.rank != 0) first->meeting_ = store->add(counter_of(key), 0);
   auto second = first->twin();
   if (membership.rank == 0) forget_key(*store, key);
   return {std::move(first), std::move(second)};

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -42,6 +43,8 @@ class StoreCommunicator {
   StoreCommunicator& operator=(const StoreCommunicator&) = delete;
 
   gyreComm_t get() const { return comm_; }
+  // How often ranks have met by its key in the store, this time included: the same on all ranks.
+  std::int64_t meeting() const { return meeting_; }
   // Any thread, while another is inside a call, and after it was destroyed, too.
   void abort();
   const GroupMembership& membership() const { return membership_; }
@@ -60,6 +63,7 @@ class StoreCommunicator {
   const GroupMembership membership_;
   gyreConfig_t config_;
   gyreComm_t comm_ = nullptr;
+  std::int64_t meeting_ = 0;
   std::atomic<bool> aborted_{false};
 };
 

@@ -100,9 +100,11 @@ WorkPointer ProcessGroupGyre::barrier(const c10d::BarrierOptions& options) {
 }
 
 // Each rank sets a key; rank 0 waits for all of them and then tells the verdict by one more. The
-// words are those of gloo's, which people and programs look for.
+// words are those of gloo's, which people and programs look for. Keys stay in the store, so they
+// name the meeting: a later group under the same prefix has others.
 void ProcessGroupGyre::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
   const ReleaseGil released;
+  const std::int64_t meeting = queues_.open(at::kCPU, Use::collectives)->communicator().meeting();
   std::uint64_t number = 0;
   Milliseconds limit{};
   {
@@ -110,7 +112,7 @@ void ProcessGroupGyre::monitoredBarrier(const c10d::BarrierOptions& options, boo
     number = monitored_++;
     limit = options.timeout != c10d::kUnsetTimeout ? options.timeout : options_->timeout;
   }
-  const std::string prefix = c10::str("gyre/monitored_barrier/", number, "/");
+  const std::string prefix = c10::str("gyre/monitored_barrier/", meeting, "/", number, "/");
   const auto fail = [&](const std::string& text) {
     C10_THROW_ERROR(DistBackendError, c10::str("gyre: rank ", getRank(), " of ", getSize(),
                                                ": monitored barrier number ", number, ": ", text));
