@@ -31,8 +31,16 @@ std::shared_ptr<CommQueue> CommQueues::open(at::Device device, Use use) {
   return find(device, use);
 }
 
+// Before any lock, which a fork may have left held.
+void CommQueues::check_process() const {
+  TORCH_CHECK(birth_.is_this(), "gyre: the process group ", membership_.group,
+              " belongs to the parent process: this process was forked from it, and has to make a ",
+              "group of its own (destroy_process_group, then init_process_group)");
+}
+
 // Null: there is none yet.
 std::shared_ptr<CommQueue> CommQueues::find(at::Device device, Use use) {
+  check_process();
   const int number = number_of(device);
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!left_, "gyre: the process group ", membership_.group,
@@ -60,6 +68,7 @@ CommQueues::CommQueuePair CommQueues::join(at::Device device) {
 std::shared_ptr<HostCommQueue> CommQueues::open_driven(std::size_t index) {
   constexpr std::size_t most = 8;
   const std::size_t place = index % most;
+  check_process();
   {
     const std::lock_guard lock(mutex_);
     if (place < driven_.size()) return driven_[place];
@@ -90,6 +99,7 @@ std::vector<std::shared_ptr<CommQueue>> CommQueues::all() {
 void CommQueues::leave() {
   std::map<int, CommQueuePair> last;  // they end without the lock
   std::vector<std::shared_ptr<HostCommQueue>> last_driven;
+  if (!birth_.is_this()) return;
   const std::lock_guard lock(mutex_);
   left_ = true;
   last.swap(pairs_);

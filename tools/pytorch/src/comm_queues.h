@@ -32,14 +32,18 @@ class CommQueues {
   // Who is inside a call keeps its queue until that is over.
   void leave();
   const GroupMembership& membership() const { return membership_; }
+  // A forked child may do nothing with its parent's but forget them.
+  bool are_of_this_process() const { return birth_.is_this(); }
 
  private:
   struct CommQueuePair {
     std::shared_ptr<CommQueue> collectives, transfers;
   };
+  void check_process() const;
   std::shared_ptr<CommQueue> find(at::Device device, Use use);
   CommQueuePair join(at::Device device);
 
+  const BirthProcess birth_;
   const c10::intrusive_ptr<c10d::Store> store_;
   const GroupMembership membership_;
   std::mutex joining_;  // held while ranks are waited for

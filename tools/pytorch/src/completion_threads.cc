@@ -1,14 +1,13 @@
 #include "tools/pytorch/src/completion_threads.h"
 
+#include "tools/pytorch/src/forks.h"
+
 #include <c10/util/Exception.h>
 #include <thread>
 
 namespace gyre_torch {
 
-CompletionThreads& CompletionThreads::shared() {
-  static auto* const all = new CompletionThreads;
-  return *all;
-}
+CompletionThreads& CompletionThreads::shared() { return of_this_process<CompletionThreads>(); }
 
 void CompletionThreads::push(std::function<void()> end) {
   {
@@ -22,17 +21,15 @@ void CompletionThreads::push(std::function<void()> end) {
   pushed_.notify_one();
 }
 
-CompletionThreads::UserCodeScope::UserCodeScope() {
-  CompletionThreads& all = shared();
-  const std::lock_guard lock(all.mutex_);
-  allowed_ = !all.is_silent();
-  if (allowed_) ++all.telling_;
+CompletionThreads::UserCodeScope::UserCodeScope() : all_(shared()) {
+  const std::lock_guard lock(all_.mutex_);
+  allowed_ = !all_.is_silent();
+  if (allowed_) ++all_.telling_;
 }
 
 CompletionThreads::UserCodeScope::~UserCodeScope() {
-  CompletionThreads& all = shared();
-  const std::lock_guard lock(all.mutex_);
-  if (allowed_ && --all.telling_ == 0) all.told_.notify_all();
+  const std::lock_guard lock(all_.mutex_);
+  if (allowed_ && --all_.telling_ == 0) all_.told_.notify_all();
 }
 
 void CompletionThreads::fall_silent(std::chrono::milliseconds most) {

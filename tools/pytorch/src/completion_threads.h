@@ -15,7 +15,8 @@ namespace gyre_torch {
 
 class CompletionThreads {
  public:
-  // This process's, for good: its threads may be in the user's code when the process ends.
+  // This process's, for good: its threads may be in the user's code when the process ends. A forked
+  // child has its own.
   static CompletionThreads& shared();
   void push(std::function<void()> end);
 
@@ -29,12 +30,12 @@ class CompletionThreads {
     bool allowed() const { return allowed_; }
 
    private:
+    CompletionThreads& all_;
     bool allowed_;
   };
   // From now on no user's code is called: the interpreter ends. Waits for what is being called, but
   // not longer than that.
   void fall_silent(std::chrono::milliseconds most);
-  // Takes no lock: in a forked child that may be held for ever.
   bool is_silent() const { return silent_.load(std::memory_order_acquire); }
 
  private:

@@ -33,12 +33,14 @@ DeviceCommQueue::DeviceCommQueue(std::unique_ptr<StoreCommunicator> communicator
       own_(driver_of(device).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
 
 DeviceCommQueue::~DeviceCommQueue() {
-  // Once the process has shut down, what has not ended will not.
-  if (!CompletionThreads::shared().is_silent() && !drain(patience)) {
-    abort_at_end();
-    drain(patience);
+  if (communicator_->is_of_this_process()) {
+    // Once the process has shut down, what has not ended will not.
+    if (!CompletionThreads::shared().is_silent() && !drain(patience)) {
+      abort_at_end();
+      drain(patience);
+    }
+    for (const auto& enqueued : under_way_) enqueued->give_up();
   }
-  for (const auto& enqueued : under_way_) enqueued->give_up();
   // A kernel that does not end will touch its tensors when it does.
   if (!under_way_.empty()) (void)new auto(std::move(under_way_));
 }

@@ -29,6 +29,7 @@ gyreStream_t HostCommQueue::make_stream() const {
 }
 
 HostCommQueue::~HostCommQueue() {
+  if (!communicator_->is_of_this_process()) return;
   // Once the process has shut down, what has not ended will not.
   const bool is_late = CompletionThreads::shared().is_silent();
   if (!is_late && !drain(patience)) {

@@ -36,11 +36,13 @@ void ProcessGroupGyre::leave() {
 void ProcessGroupGyre::shutdown() { leave(); }
 
 void ProcessGroupGyre::abort() {
+  if (!queues_.are_of_this_process()) return;
   const ReleaseGil released;
   for (const std::shared_ptr<CommQueue>& queue : queues_.all()) queue->communicator().abort();
 }
 
 c10d::ErrorType ProcessGroupGyre::getError() {
+  if (!queues_.are_of_this_process()) return c10d::ErrorType::COMM_ERROR;
   const ReleaseGil released;
   for (const std::shared_ptr<CommQueue>& queue : queues_.all()) {
     gyreResult_t error = gyreSuccess;

@@ -2,6 +2,7 @@
 
 #include "tools/pytorch/src/comm_queues.h"
 #include "tools/pytorch/src/device_work.h"
+#include "tools/pytorch/src/forks.h"
 #include <gyre/gyre.h>
 
 #include <ATen/ops/empty.h>
@@ -26,15 +27,13 @@ struct TensorBlock {
   std::size_t bytes;
   at::Device device;
   std::optional<c10::Stream> stream;
+  BirthProcess birth = {};
 };
 
 class TensorBlockPool {
  public:
   // Never ends: tensors may outlive everything else.
-  static TensorBlockPool& shared() {
-    static auto* const all = new TensorBlockPool;
-    return *all;
-  }
+  static TensorBlockPool& shared() { return of_this_process<TensorBlockPool>(); }
 
   TensorBlock* take(std::size_t bytes, at::Device device) {
     constexpr std::size_t page = 4096;
@@ -108,8 +107,10 @@ class TensorBlockPool {
   std::list<FreedBlock> leaving_;
 };
 
-void give_back(void* block) {
-  TensorBlockPool::shared().give_back(static_cast<TensorBlock*>(block));
+// In a forked child the parent still has its blocks: they are shared, and not the child's to use.
+void give_back(void* user) {
+  auto* const block = static_cast<TensorBlock*>(user);
+  if (block->birth.is_this()) TensorBlockPool::shared().give_back(block);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "tools/pytorch/src/shutdown_hook.h"
 
+#include "tools/pytorch/src/forks.h"
+
 #include <algorithm>
-#include <unistd.h>
 
 namespace gyre_torch {
 
@@ -17,24 +18,15 @@ milliseconds left_until(MonotonicClock::time_point until) {
 
 }  // namespace
 
-ShutdownHook& ShutdownHook::shared() {
-  static auto* const one = new ShutdownHook;
-  return *one;
-}
+ShutdownHook& ShutdownHook::shared() { return of_this_process<ShutdownHook>(); }
 
 void ShutdownHook::enlist(const std::shared_ptr<CommQueue>& queue) {
   const std::lock_guard lock(mutex_);
-  const int here = getpid();
-  // Relaxed here and in say(): what counts is which process reads it.
-  if (process_.load(std::memory_order_relaxed) != here) queues_.clear();
-  process_.store(here, std::memory_order_relaxed);
   std::erase_if(queues_, [](const auto& one) { return one.expired(); });
   queues_.push_back(queue);
 }
 
 void ShutdownHook::say() {
-  // Before the lock, which a fork may have left held.
-  if (process_.load(std::memory_order_relaxed) != getpid()) return;
   std::vector<std::shared_ptr<CommQueue>> queues;
   {
     const std::lock_guard lock(mutex_);

@@ -4,7 +4,6 @@
 
 #include "tools/pytorch/src/comm_queue.h"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -13,17 +12,15 @@ namespace gyre_torch {
 
 class ShutdownHook {
  public:
-  // This process's, for good.
+  // This process's, for good. A forked child has its own, and nothing to wait for.
   static ShutdownHook& shared();
   void enlist(const std::shared_ptr<CommQueue>& queue);
-  // Waits for what is under way on all queues, and aborts what does not end within a few seconds. A
-  // process forked from the one that made them has nothing to wait for, and must not abort it.
+  // Waits for what is under way on all queues, and aborts what does not end within a few seconds.
   void say();
 
  private:
   std::mutex mutex_;
   std::vector<std::weak_ptr<CommQueue>> queues_;
-  std::atomic<int> process_{0};  // that made them; changes under mutex_
 };
 
 }  // namespace gyre_torch

@@ -145,7 +145,7 @@ void StoreCommunicator::fail(gyreResult_t result, const std::string& doing) cons
 }
 
 StoreCommunicator::~StoreCommunicator() {
-  if (comm_ != nullptr) (void)gyreCommDestroy(comm_);
+  if (comm_ != nullptr && birth_.is_this()) (void)gyreCommDestroy(comm_);
 }
 
 }  // namespace gyre_torch

@@ -2,6 +2,7 @@
 // exceptions.
 #pragma once
 
+#include "tools/pytorch/src/forks.h"
 #include <gyre/gyre.h>
 
 #include <atomic>
@@ -48,6 +49,8 @@ class StoreCommunicator {
   // Any thread, while another is inside a call, and after it was destroyed, too.
   void abort();
   const GroupMembership& membership() const { return membership_; }
+  // A forked child may do nothing with its parent's.
+  bool is_of_this_process() const { return birth_.is_this(); }
   // Throws unless it is gyreSuccess.
   void check(gyreResult_t result, const std::string& doing) const {
     if (result != gyreSuccess) fail(result, doing);
@@ -60,6 +63,7 @@ class StoreCommunicator {
   static std::unique_ptr<StoreCommunicator> join(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::string& key,
                                                  const GroupMembership& membership, int device);
+  const BirthProcess birth_;
   const GroupMembership membership_;
   gyreConfig_t config_;
   gyreComm_t comm_ = nullptr;

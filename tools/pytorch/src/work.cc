@@ -75,8 +75,19 @@ bool HostWork::isSuccess() const {
   return completed_ && exception_ == nullptr;
 }
 
+// Nobody ends a parent's work in a forked child, nor gives back its lock.
+std::unique_lock<std::mutex> HostWork::lock_to_wait() const {
+  if (birth_.is_this()) return std::unique_lock(mutex_);
+  if (!completed_)
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("gyre: rank ", rank_, ": ", description_.text,
+                             " belongs to the parent process, and was under way when this process "
+                             "was forked from it: wait for it there"));
+  return std::unique_lock(mutex_, std::defer_lock);
+}
+
 bool HostWork::wait(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = lock_to_wait();
   const auto ended = [this] { return completed_; };
   if (timeout == kNoTimeout) {
     cv_.wait(lock, ended);
@@ -90,7 +101,7 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<Future> HostWork::getFuture() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = lock_to_wait();
   if (future_ != nullptr) return future_;
   auto future = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
   if (!completed_) return future_ = future;

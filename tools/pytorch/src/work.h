@@ -3,12 +3,14 @@
 #pragma once
 
 #include "tools/pytorch/src/completion_threads.h"
+#include "tools/pytorch/src/forks.h"
 
 #include <ATen/ATen.h>
 #include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
@@ -53,6 +55,8 @@ class HostWork final : public c10d::Work {
  private:
   using Time = std::chrono::steady_clock::time_point;
   void mark(std::exception_ptr why);
+  std::unique_lock<std::mutex> lock_to_wait() const;
+  const BirthProcess birth_;
   const Description description_;
   const std::vector<at::Tensor> inputs_;
   const std::vector<at::Tensor> outputs_;
