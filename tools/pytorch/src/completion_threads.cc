@@ -9,16 +9,39 @@ namespace gyre_torch {
 
 CompletionThreads& CompletionThreads::shared() { return of_this_process<CompletionThreads>(); }
 
+// What the system said if it refused one; else empty.
+std::string CompletionThreads::start_thread() {
+  try {
+    std::thread([this] { serve(); }).detach();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  ++idle_;
+  return {};
+}
+
+void CompletionThreads::be_ready() {
+  if (ready_.load(std::memory_order_acquire)) return;  // pairs with the release below
+  const std::lock_guard lock(mutex_);
+  if (ready_.load(std::memory_order_relaxed)) return;
+  const std::string refusal = start_thread();
+  TORCH_CHECK(refusal.empty(), "gyre: no thread could be started to finish works: ", refusal,
+              ": see the limits of processes (ulimit -u) and of memory (ulimit -v)");
+  ready_.store(true, std::memory_order_release);
+}
+
 void CompletionThreads::push(std::function<void()> end) {
+  std::string refusal;
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(end));
-    if (queue_.size() > idle_) {
-      std::thread([this] { serve(); }).detach();
-      ++idle_;
-    }
+    if (queue_.size() > idle_) refusal = start_thread();
   }
   pushed_.notify_one();
+  if (!refusal.empty()) {
+    TORCH_WARN_ONCE("gyre: no more threads could be started to finish works: ", refusal,
+                    ": works wait until callbacks of others have returned");
+  }
 }
 
 CompletionThreads::UserCodeScope::UserCodeScope() : all_(shared()) {
@@ -57,6 +80,7 @@ void CompletionThreads::serve() {
     if (!has_more) return;
     std::function<void()> end = std::move(queue_.front());
     queue_.pop_front();
+    if (queue_.size() > idle_) (void)start_thread();  // one was refused before
     lock.unlock();
     try {
       end();

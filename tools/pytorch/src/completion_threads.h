@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 
 namespace gyre_torch {
 
@@ -18,6 +19,9 @@ class CompletionThreads {
   // This process's, for good: its threads may be in the user's code when the process ends. A forked
   // child has its own.
   static CompletionThreads& shared();
+  // Before anything begins whose end is pushed: starts the first thread. Throws if it cannot.
+  void be_ready();
+  // Where no further thread can be started, `end` waits for one that is busy.
   void push(std::function<void()> end);
 
   // While it lives, user's code may be called, if `allowed`.
@@ -43,6 +47,7 @@ class CompletionThreads {
   static constexpr std::size_t max_idle = 2;
   static constexpr std::chrono::seconds idle_for{3};
   void serve();
+  std::string start_thread();
   bool wait_for_more(std::unique_lock<std::mutex>& lock);
   std::mutex mutex_;
   std::condition_variable pushed_;
@@ -50,7 +55,7 @@ class CompletionThreads {
   std::size_t idle_ = 0;  // that wait, or have just been started
   std::condition_variable told_;
   std::size_t telling_ = 0;
-  std::atomic<bool> silent_{false};  // changes under mutex_
+  std::atomic<bool> silent_{false}, ready_{false};  // change under mutex_
 };
 
 }  // namespace gyre_torch

@@ -59,6 +59,7 @@ WorkPointer HostCommQueue::carry_out(Operation operation) {
 
 WorkPointer HostCommQueue::begin(Operation operation, Order order) {
   forget_ended();
+  CompletionThreads::shared().be_ready();
   auto work = work_for(operation);
   const bool has_own = order == Order::side_by_side;
   gyreStream_t stream = has_own ? free_stream() : in_line_;
@@ -79,7 +80,7 @@ WorkPointer HostCommQueue::begin(Operation operation, Order order) {
   return work;
 }
 
-void HostCommQueue::on_end(gyreStream_t, gyreResult_t status, void* user) {
+void HostCommQueue::on_end(gyreStream_t, gyreResult_t status, void* user) noexcept {
   const std::unique_ptr<EndCallback> ending(static_cast<EndCallback*>(user));
   std::exception_ptr why;
   if (status != gyreSuccess) {

@@ -42,7 +42,7 @@ class HostCommQueue final : public CommQueue {
     std::vector<OperationIterator> places;
   };
   struct EndCallback;
-  static void on_end(gyreStream_t stream, gyreResult_t status, void* user);
+  static void on_end(gyreStream_t stream, gyreResult_t status, void* user) noexcept;
   gyreStream_t make_stream() const;
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
