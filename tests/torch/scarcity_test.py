@@ -1,7 +1,11 @@
-"""What the system refuses: threads that finish works."""
+"""What the system refuses: threads that finish works, and the callback that tells of an end."""
 
 import contextlib
+import gc
+import os
 import resource
+import shutil
+import subprocess
 import threading
 import time
 
@@ -109,4 +113,55 @@ def lack_more_threads(rank, size):
 
 def test_works_wait_for_a_thread_where_no_other_can_be_started():
     for said, code in run_apart(lack_more_threads, 2, limit_s=30, fresh=True):
+        assert said == "fine" and code == 0, (said, code)
+
+
+REFUSING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+int gyreStreamAddCallback(void* stream, void* callback, void* user) {
+  if (getenv("REFUSE_CALLBACKS") != NULL) return 2;
+  void* gyre = dlopen("libgyre.so.0", RTLD_NOW | RTLD_NOLOAD);
+  int (*queue)(void*, void*, void*);
+  *(void**)&queue = dlsym(gyre, "gyreStreamAddCallback");
+  return queue(stream, callback, user);
+}
+"""
+
+
+def lose_the_callback(rank, size):
+    """Rank 1 comes later. Until then the memory of rank 0's call is used by nobody else."""
+    elements = 300_000
+    dist.barrier()
+    if rank == 1:
+        time.sleep(1)
+        dist.all_reduce(torch.ones(elements))
+        dist.barrier()
+        return
+    said, columns = "nothing", torch.ones(elements, 2)[:, 0]
+    os.environ["REFUSE_CALLBACKS"] = "1"
+    try:
+        dist.all_reduce(columns, async_op=True)
+    except RuntimeError as error:
+        said = str(error)
+    del os.environ["REFUSE_CALLBACKS"]
+    assert "goes on, and nobody can be told of its end" in said, said
+    del columns
+    gc.collect()
+    mine = [torch.full((elements,), 5.0) for _ in range(20)]
+    dist.barrier()
+    assert all((one == 5).all() for one in mine), "the call wrote to memory that it had let go"
+    start = time.monotonic()
+    dist.destroy_process_group()
+    assert time.monotonic() - start < 4  # it knows that nothing is under way
+
+
+def test_memory_stays_until_the_end_of_a_call_whose_callback_is_refused(tmp_path, monkeypatch):
+    source, library = tmp_path / "refusing.c", tmp_path / "refusing.so"
+    source.write_text(REFUSING)
+    compiler = shutil.which("cc") or shutil.which("c++")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    for said, code in run_apart(lose_the_callback, 2, limit_s=30, fresh=True):
         assert said == "fine" and code == 0, (said, code)

@@ -6,12 +6,15 @@ namespace gyre_torch {
 
 // What a stream's callback knows of the operation before it.
 struct HostCommQueue::EndCallback {
+  EndCallback(HostWork* of, const StoreCommunicator* on, OperationIterator at,
+              std::shared_ptr<EndedOperations> then)
+      : work(of), communicator(on), place(at), ended(std::move(then)) {}
   HostWork* work;  // the queue keeps it until it is over
-  std::function<void()> deliver;
-  std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
   const StoreCommunicator* communicator;
   OperationIterator place;
   std::shared_ptr<EndedOperations> ended;
+  std::function<void()> deliver;
+  std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
 };
 
 HostCommQueue::HostCommQueue(std::unique_ptr<StoreCommunicator> communicator, Drive drive)
@@ -40,6 +43,7 @@ HostCommQueue::~HostCommQueue() {
   forget_ended();
   // A callback of a future that does not end will touch its work when it does.
   if (!under_way_.empty()) (void)new std::list<PendingOperation>(std::move(under_way_));
+  if (!refused_.empty()) (void)new std::list<RefusedCallback>(std::move(refused_));
 }
 
 c10::intrusive_ptr<HostWork> HostCommQueue::work_for(Operation& operation) const {
@@ -63,21 +67,34 @@ WorkPointer HostCommQueue::begin(Operation operation, Order order) {
   auto work = work_for(operation);
   const bool has_own = order == Order::side_by_side;
   gyreStream_t stream = has_own ? free_stream() : in_line_;
+  // What may lack memory comes before the call: what it has queued goes on in any case.
+  std::list<PendingOperation> pending;
+  std::list<RefusedCallback> refused;
   try {
+    pending.push_back({work, has_own ? stream : nullptr});
+    refused.push_back({stream, std::make_unique<EndCallback>(work.get(), communicator_.get(),
+                                                             pending.begin(), ended_)});
     communicator_->check(call(operation, communicator_->get(), stream), work->description().text);
   } catch (...) {
     if (has_own) give_back(stream);
     throw;
   }
-  under_way_.push_back({work, has_own ? stream : nullptr});
-  auto* ending =
-      new EndCallback{work.get(),          std::move(operation.deliver), std::move(operation.call),
-                      communicator_.get(), std::prev(under_way_.end()),  ended_};
-  if (gyreStreamAddCallback(stream, on_end, ending) != gyreSuccess) {
-    delete ending;
-    TORCH_CHECK(false, "gyre: ", gyreGetLastError(nullptr));
-  }
-  return work;
+  RefusedCallback& callback = refused.front();
+  callback.ending->deliver = std::move(operation.deliver);
+  callback.ending->call = std::move(operation.call);
+  under_way_.splice(under_way_.end(), pending);
+  if (queue_callback(callback)) return work;
+  const std::string why = gyreGetLastError(nullptr);
+  refused_.splice(refused_.end(), refused);
+  TORCH_CHECK(false, "gyre: rank ", communicator_->membership().rank, ": ",
+              work->description().text, " goes on, and nobody can be told of its end: ", why);
+}
+
+// True: from now on it is Gyre's.
+bool HostCommQueue::queue_callback(RefusedCallback& one) {
+  if (gyreStreamAddCallback(one.stream, on_end, one.ending.get()) != gyreSuccess) return false;
+  (void)one.ending.release();
+  return true;
 }
 
 void HostCommQueue::on_end(gyreStream_t, gyreResult_t status, void* user) noexcept {
@@ -114,6 +131,7 @@ void HostCommQueue::give_back(gyreStream_t stream) {
 }
 
 void HostCommQueue::forget_ended() {
+  std::erase_if(refused_, queue_callback);
   std::vector<OperationIterator> places;
   {
     const std::lock_guard lock(ended_->mutex);

@@ -42,11 +42,17 @@ class HostCommQueue final : public CommQueue {
     std::vector<OperationIterator> places;
   };
   struct EndCallback;
+  // Of an operation for whose end Gyre has not taken the callback.
+  struct RefusedCallback {
+    gyreStream_t stream;
+    std::unique_ptr<EndCallback> ending;
+  };
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user) noexcept;
   gyreStream_t make_stream() const;
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
   void forget_ended();
+  static bool queue_callback(RefusedCallback& one);
   bool has_ended() override;
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 
@@ -57,6 +63,7 @@ class HostCommQueue final : public CommQueue {
   std::unordered_set<gyreStream_t> streams_;  // all, and those that no operation has
   std::vector<gyreStream_t> free_;
   std::list<PendingOperation> under_way_;  // and until it is forgotten, what has ended
+  std::list<RefusedCallback> refused_;
   const std::shared_ptr<EndedOperations> ended_ = std::make_shared<EndedOperations>();
 };
 
