@@ -85,6 +85,27 @@ def test_nothing_begins_where_no_thread_can_finish_it():
         assert said == "fine" and code == 0, (said, code)
 
 
+def lack_gyres_thread(rank, size):
+    one = threading.Thread(target=lambda: None)  # it leaves its stack
+    one.start()
+    one.join()
+    tensor, said = torch.ones(3), "nothing"
+    with no_more_threads() as allow:
+        allow(1)  # for the thread that finishes works
+        try:
+            dist.all_reduce(tensor, async_op=True)
+        except RuntimeError as error:
+            said = str(error)
+    assert "all_reduce number 0" in said and "no error" not in said and "thread" in said, said
+    dist.all_reduce(tensor, async_op=True).wait()
+    assert (tensor == size).all()
+
+
+def test_the_error_of_a_call_that_did_not_begin_has_its_cause():
+    for said, code in run_apart(lack_gyres_thread, 2, limit_s=30, fresh=True):
+        assert said == "fine" and code == 0, (said, code)
+
+
 def lack_more_threads(rank, size):
     """The only thread is in a callback of the user's when the next work ends."""
     entered, leave = threading.Event(), threading.Event()

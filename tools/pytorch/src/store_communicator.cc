@@ -138,10 +138,11 @@ void StoreCommunicator::abort() {
   (void)gyreCommAbort(comm_);
 }
 
-void StoreCommunicator::fail(gyreResult_t result, const std::string& doing) const {
+void StoreCommunicator::fail(gyreResult_t result, const std::string& doing,
+                             const std::string& story) const {
   if (aborted_.load(std::memory_order_relaxed))
     throw_error(membership_, gyreAborted, doing, "the process group was aborted");
-  throw_error(membership_, result, doing, gyreGetLastError(comm_));
+  throw_error(membership_, result, doing, story);
 }
 
 StoreCommunicator::~StoreCommunicator() {

@@ -51,15 +51,20 @@ class StoreCommunicator {
   const GroupMembership& membership() const { return membership_; }
   // A forked child may do nothing with its parent's.
   bool is_of_this_process() const { return birth_.is_this(); }
-  // Throws unless it is gyreSuccess.
+  // Throws unless it is gyreSuccess: what a call of this thread has just returned.
   void check(gyreResult_t result, const std::string& doing) const {
-    if (result != gyreSuccess) fail(result, doing);
+    if (result != gyreSuccess) fail(result, doing, gyreGetLastError(nullptr));
   }
-  [[noreturn]] void fail(gyreResult_t result, const std::string& doing) const;
+  // Of an operation that ended elsewhere, with the communicator's last error.
+  [[noreturn]] void fail(gyreResult_t result, const std::string& doing) const {
+    fail(result, doing, gyreGetLastError(comm_));
+  }
 
  private:
   StoreCommunicator(GroupMembership membership, gyreConfig_t config)
       : membership_(std::move(membership)), config_(config) {}
+  [[noreturn]] void fail(gyreResult_t result, const std::string& doing,
+                         const std::string& story) const;
   static std::unique_ptr<StoreCommunicator> join(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::string& key,
                                                  const GroupMembership& membership, int device);
