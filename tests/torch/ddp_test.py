@@ -172,6 +172,9 @@ def test_memory_that_peers_reach_is_used_again(rank, size):
         places.add(one.data_ptr())
     assert len(places) == 2  # the last one is still there when the next is made
     assert backend.allocate_tensor(0, dtype=torch.float32, device=torch.device("cpu")).numel() == 0
+    for count in (2**62 + 1, 2**61):  # of 4 and 2**63 bytes, as 64 bits have it
+        with pytest.raises((ValueError, RuntimeError), match="more than any memory"):
+            backend.allocate_tensor(count, dtype=torch.float32, device=torch.device("cpu"))
 
 
 def nameless(hook):

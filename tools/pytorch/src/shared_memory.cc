@@ -10,6 +10,8 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <c10/util/safe_numerics.h>
+#include <cstdint>
 #include <cstring>
 #include <list>
 #include <map>
@@ -122,7 +124,10 @@ at::Tensor allocate_shared(std::int64_t count, const at::TensorOptions& options)
   TORCH_CHECK_VALUE(count >= 0 && (device.is_cpu() || device.is_cuda()),
                     "gyre: allocates a number of elements of the CPU or CUDA, not ", count, " on ",
                     device);
-  const auto bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
+  std::uint64_t bytes = 0;
+  TORCH_CHECK_VALUE(!c10::mul_overflows(static_cast<std::uint64_t>(count),
+                                        std::uint64_t{options.dtype().itemsize()}, &bytes),
+                    "gyre: ", count, " elements of ", options.dtype(), " are more than any memory");
   if (bytes == 0) return at::empty({count}, options);
   TensorBlock* const block = TensorBlockPool::shared().take(bytes, device);
   return at::for_blob(block->data, {count})
