@@ -86,6 +86,7 @@ class DeviceBackend final : public Backend, public Watched {
   Result<std::string> note_machine(const loaded::Nvml* nvml);
   Status ask_for_machines();
   Result<bool> follow_rings();
+  void follow_ports(PortsByPeer ports);
   Result<std::vector<GpuInfo>> device_notes() const;
   std::vector<p2p::Gpu> find_gpus(const std::vector<GpuInfo>& notes) const;
   std::vector<p2p::PairRoute> find_ways(const std::vector<p2p::Gpu>& gpus) const;

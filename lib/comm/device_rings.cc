@@ -3,6 +3,11 @@
 #include "lib/comm/device_backend.h"
 #include "lib/topology/channel_text.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
 namespace gyre::comm {
 namespace {
 
@@ -60,6 +65,7 @@ Result<bool> DeviceBackend::follow_rings() {
                          ? services_.rings.find(*cluster, max_channels)
                          : Result<std::shared_ptr<const topology::FoundChannels>>(cluster.status());
   if (found.ok()) host_->plans().follow(ring_orders(**found));
+  if (found.ok()) follow_ports(ring_ports(*cluster, **found, state_.rank));
   machines_.reset();
   if (state_.rank != 0) return true;
   if (found.ok())
@@ -67,6 +73,13 @@ Result<bool> DeviceBackend::follow_rings() {
   else
     log_info(Subsystem::graph, "all rings take one order: {}", found.status().message());
   return true;
+}
+
+void DeviceBackend::follow_ports(PortsByPeer ports) {
+  for (const auto& [peer, planned] : ports)
+    log_info(Subsystem::graph, "rings are planned to cross to rank {} by {}, and from it by {}",
+             peer, fmt::join(planned.out, ", "), fmt::join(planned.in, ", "));
+  if (DeviceRelays* const relays = resources_->links().relays()) relays->follow(std::move(ports));
 }
 
 }  // namespace gyre::comm

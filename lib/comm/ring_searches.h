@@ -3,6 +3,7 @@
 // ones, and so do communicators of the same ranks. So a process keeps what it found.
 #pragma once
 
+#include "lib/links/planned_ports.h"
 #include "lib/topology/channels.h"
 
 #include <cstdint>
@@ -34,5 +35,11 @@ class RingSearches {
 
 // Each begins with rank 0. Only one if all are the same.
 std::vector<std::vector<std::int32_t>> ring_orders(const topology::FoundChannels& found);
+
+// The ports that a rank's links to ranks of other hosts take: those by which rings cross between
+// the two ranks, each pair of ports once. A link's way back takes them as well if no ring goes that
+// way: it carries the credits.
+PortsByPeer ring_ports(const topology::Cluster& cluster, const topology::FoundChannels& found,
+                       int rank);
 
 }  // namespace gyre::comm

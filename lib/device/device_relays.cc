@@ -11,6 +11,8 @@
 namespace gyre::comm {
 namespace {
 
+// On which the plans of rings send (plan::one). Others send there as well, on the same links.
+constexpr int ring_channel = 0;
 // Beyond the links of plans on the host, and those of sends and receives.
 constexpr int first_channel = 1 << 17;
 
@@ -64,15 +66,22 @@ Result<std::shared_ptr<std::byte>> DeviceRelays::allocate(const Key& key, std::u
   return std::shared_ptr<std::byte>(memory, memory->seen(memory->begin()));
 }
 
+PlannedPorts DeviceRelays::ports_of(const Key& key) const {
+  const auto found = ports_.find(key.first);
+  return key.second == ring_channel && found != ports_.end() ? found->second : PlannedPorts();
+}
+
 Result<control::MessageBytes> DeviceRelays::offer(const Key& key) {
-  GYRE_ASSIGN(Links::ReceivingEnd listened, links_.listen(link_of(key), fifo_shape()));
+  GYRE_ASSIGN(Links::ReceivingEnd listened,
+              links_.listen(link_of(key), fifo_shape(), ports_of(key).in));
   const std::lock_guard lock(mutex_);
   relayed_[key].receive = std::move(listened.connection);
   return encode(listened.message);
 }
 
 Status DeviceRelays::take(const Key& key, const control::MessageBytes& rank_message) {
-  GYRE_ASSIGN(auto send, links_.connect(link_of(key), fifo_shape(), rank_message));
+  GYRE_ASSIGN(auto send,
+              links_.connect(link_of(key), fifo_shape(), rank_message, ports_of(key).out));
   {
     const std::lock_guard lock(mutex_);
     RelayedLink& relayed = relayed_[key];

@@ -9,6 +9,7 @@
 #include "lib/cuda/device_relay.h"
 #include "lib/device/relay_progress.h"
 #include "lib/links/links.h"
+#include "lib/links/planned_ports.h"
 
 #include <atomic>
 #include <map>
@@ -30,6 +31,9 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   ~DeviceRelays() override;
 
   using Key = std::pair<int, int>;  // peer, channel of the plan; -1: sends and receives
+  // Before the first link is opened: the ports that links on the channel of rings take. Others,
+  // and all if there is no plan, leave the choice to the transport.
+  void follow(PortsByPeer ports) { ports_ = std::move(ports); }
   // The pieces of a link as kernels reach them: the own one of `bytes`, and the mirror behind it.
   Result<std::shared_ptr<std::byte>> allocate(const Key& key, std::uint64_t bytes);
   // The message that lets the peer's relay connect; what its message lets this one do.
@@ -56,6 +60,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
 
  private:
   class ReplayWaker;  // what the executor has
+  PlannedPorts ports_of(const Key& key) const;
   bool is_any_open() const;
   void retire();
   Status find_missed();
@@ -78,6 +83,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   const exec::DeviceShape shape_;
   RelayProgress& progress_;
   const std::int64_t liveness_ns_;
+  PortsByPeer ports_;  // the communicator's thread's
   std::atomic<bool> busy_{false};
   std::atomic<int> replays_{0};             // that run
   mutable std::mutex mutex_;                // of what follows

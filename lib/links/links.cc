@@ -25,10 +25,12 @@ constexpr int pair_channel = 1 << 16;
 // A peer that goes because it was told of a failure refuses who was not told yet.
 constexpr std::int64_t grace_ns = ns_per_s / 2;
 
-transport::LinkKey link_key(const std::pair<int, int>& key, transport::Direction direction) {
+transport::LinkKey link_key(const std::pair<int, int>& key, transport::Direction direction,
+                            const std::vector<std::string>& ports = {}) {
   return {key.first, static_cast<std::uint32_t>(key.second), direction,
           key.second == pair_channel ? transport::TrafficClass::point_to_point
-                                     : transport::TrafficClass::collective};
+                                     : transport::TrafficClass::collective,
+          ports};
 }
 
 }  // namespace
@@ -119,10 +121,11 @@ FileDescriptor Links::process_of(int peer) const {
   return trust::open_peer_process((*listener)->get());
 }
 
-Result<Links::ReceivingEnd> Links::listen(const Key& key, const transport::FifoShape& shape) const {
+Result<Links::ReceivingEnd> Links::listen(const Key& key, const transport::FifoShape& shape,
+                                          const std::vector<std::string>& ports) const {
   GYRE_ASSIGN(transport::Transport * transport, select(key.first));
   GYRE_ASSIGN(transport::Listening listening,
-              transport->listen(link_key(key, transport::Direction::receive), shape,
+              transport->listen(link_key(key, transport::Direction::receive, ports), shape,
                                 identity_of(key.first)));
   ReceivingEnd listened{std::move(listening.connection),
                         {.probe = probe_, .endpoint = std::move(listening.endpoint)}};
@@ -133,13 +136,14 @@ Result<Links::ReceivingEnd> Links::listen(const Key& key, const transport::FifoS
 }
 
 Result<std::unique_ptr<transport::Connection>> Links::connect(
-    const Key& key, const transport::FifoShape& shape, const control::MessageBytes& message) const {
+    const Key& key, const transport::FifoShape& shape, const control::MessageBytes& message,
+    const std::vector<std::string>& ports) const {
   const std::optional<ConnectMessage> said = decode_connect_message(message, transports_.size());
   if (!said)
     return Status(Code::RemoteError, fmt::format("rank {} sent a malformed endpoint", key.first))
         .blame({key.first});
-  return transports_[said->transport]->connect(link_key(key, transport::Direction::send), shape,
-                                               said->endpoint);
+  return transports_[said->transport]->connect(link_key(key, transport::Direction::send, ports),
+                                               shape, said->endpoint);
 }
 
 Status Links::open_one(const Key& key, std::optional<control::MessageBytes> early) {

@@ -72,15 +72,16 @@ class Links {
   // The plan's lanes with their ports; all links are open.
   exec::BoundPlan bind(const plan::Plan& plan);
   // One way of a link that its caller keeps: the end that receives, with the message to the peer;
-  // and the end that sends, by the peer's message.
+  // and the end that sends, by the peer's message. `ports`: see transport::LinkKey.
   struct ReceivingEnd {
     std::unique_ptr<transport::Connection> connection;
     ConnectMessage message;
   };
-  Result<ReceivingEnd> listen(const Key& key, const transport::FifoShape& shape) const;
+  Result<ReceivingEnd> listen(const Key& key, const transport::FifoShape& shape,
+                              const std::vector<std::string>& ports = {}) const;
   Result<std::unique_ptr<transport::Connection>> connect(
-      const Key& key, const transport::FifoShape& shape,
-      const control::MessageBytes& message) const;
+      const Key& key, const transport::FifoShape& shape, const control::MessageBytes& message,
+      const std::vector<std::string>& ports = {}) const;
 
   // The best transport to a rank, or why there is none.
   Result<transport::Transport*> select(int peer) const;

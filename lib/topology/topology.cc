@@ -208,4 +208,9 @@ std::string node_text(const TopologyNode& node) {
   return std::string(kind);
 }
 
+std::string port_name(const TopologyNode& port) {
+  if (!port.port || !port.port->has_verbs) return port.name;
+  return fmt::format("{}:{}", port.name, port.port->number);
+}
+
 }  // namespace gyre::topology

@@ -136,6 +136,8 @@ Topology flat_topology(std::string host, const ProcessorSet& processors);
 Status check(const Topology& topology);
 // "GPU 0000:3b:00.0", "core 3", for errors and people.
 std::string node_text(const TopologyNode& node);
+// Of a port as transports name theirs: "mlx5_0:1" with verbs (RdmaPort::name), else "eth0".
+std::string port_name(const TopologyNode& port);
 // A bus id as the kernel writes it: small letters, four digits of the domain.
 std::string kernel_bus_id(std::string_view text);
 

@@ -115,8 +115,8 @@ LeavingPorts verbs_ports(const Topology& machine) {
     if (node.port->is_up)
       found.ports.push_back(port);
     else
-      found.absence = fmt::format("RDMA port {}:{} of {} is down", node.name, node.port->number,
-                                  node_text(machine.node(0)));
+      found.absence =
+          fmt::format("RDMA port {} of {} is down", port_name(node), node_text(machine.node(0)));
   }
   return found;
 }

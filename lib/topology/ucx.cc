@@ -33,13 +33,10 @@ double figure_of(double value, double factor) {
   return std::isfinite(figure) && figure > 0 && figure < 1e9 ? figure : 0;
 }
 
-// The port that is a device of UCX: an interface by its name, a port of a verbs device by name and
-// number ("mlx5_0:1"); the host if it is none.
+// The port that is a device of UCX, by its name; the host if it is none.
 TopologyNode& owner_of(Topology& topology, std::string_view device) {
   const auto is_it = [&](const TopologyNode& node) {
-    if (node.kind != NodeKind::port) return false;
-    return node.port->has_verbs ? device == fmt::format("{}:{}", node.name, node.port->number)
-                                : device == node.name;
+    return node.kind == NodeKind::port && device == port_name(node);
   };
   const auto found = std::ranges::find_if(topology.nodes, is_it);
   return found == topology.nodes.end() ? topology.nodes.front() : *found;

@@ -44,6 +44,10 @@ struct LinkKey {
   std::uint32_t channel = 0;
   Direction direction = Direction::send;
   TrafficClass traffic = TrafficClass::collective;
+  // The NIC ports of this end that a plan has for the connection, by name ("mlx5_0:1"). The other
+  // end has as many: its i-th is for this end's i-th. None: the transport chooses, as do those that
+  // have no use for it.
+  std::vector<std::string> ports = {};
   friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
 };
 

@@ -32,6 +32,9 @@ void add_addresses(Seeds& seeds) {
   };
   const Bytes good = encode(some_address(2));
   add("address", address, good);
+  RdmaAddress planned = some_address(2);
+  planned.planned = 1;
+  add("address_planned", address, encode(planned));
   add("address_most_pairs", address, encode(some_address(max_queue_pairs)));
   add("address_no_pairs", address, encode(some_address(0)));
   add("address_cut", address, cut(good, good.size() - 1));

@@ -2,8 +2,6 @@
 #include "tests/support/catch.h"
 #include "tests/support/transports/rdma_pair.h"
 
-#include <fmt/core.h>
-
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -124,14 +122,6 @@ TEST_CASE("with another port one that goes down is given up by its state", "[rdm
 }
 
 namespace {
-
-FakeVerbsOptions many_nics(int count) {
-  FakeVerbsOptions machine{.devices = {}};
-  for (int i = 0; i < count; ++i)
-    machine.devices.push_back(
-        {.name = fmt::format("fake{}", i), .ports = {{.gids = {fmt::format("10.0.0.{}", i + 1)}}}});
-  return machine;
-}
 
 // The sender notices it, and asks the receiver, which does not look yet.
 void lose_at_sender(Network& network, JoinedPair& pair, const char* device) {

@@ -10,7 +10,7 @@
 namespace gyre::transport {
 namespace {
 
-constexpr std::uint8_t address_version = 3;
+constexpr std::uint8_t address_version = 4;
 constexpr std::size_t max_place = 60;
 constexpr std::uint32_t numbers_end = 1 << 24;
 
@@ -43,6 +43,7 @@ std::vector<std::uint8_t> encode(const RdmaAddress& address) {
   writer.put(static_cast<std::uint8_t>(address.network));
   writer.put(address.mtu);
   writer.put(address.lid);
+  writer.put(address.planned);
   writer.put(std::to_array(address.gid.raw));
   writer.put(address.window);
   for (const RemoteMemory* memory : {&address.slots, &address.notes, &address.probed})
@@ -64,10 +65,10 @@ std::optional<RdmaAddress> decode_rdma_address(std::span<const std::uint8_t> byt
   const bool is_whole = reader.get(version) && version == address_version && reader.get(network) &&
                         network < rdma_network_count && reader.get(address.mtu) &&
                         address.mtu >= IBV_MTU_256 && address.mtu <= IBV_MTU_4096 &&
-                        reader.get(address.lid) && reader.get(gid) && reader.get(address.window) &&
-                        address.window <= max_window && get(reader, address.slots) &&
-                        get(reader, address.notes) && get(reader, address.probed) &&
-                        get_pairs(reader, address.pairs) &&
+                        reader.get(address.lid) && reader.get(address.planned) && reader.get(gid) &&
+                        reader.get(address.window) && address.window <= max_window &&
+                        get(reader, address.slots) && get(reader, address.notes) &&
+                        get(reader, address.probed) && get_pairs(reader, address.pairs) &&
                         reader.get_words(address.place, max_place) && reader.at_end();
   if (!is_whole) return std::nullopt;
   address.network = static_cast<RdmaNetwork>(network);

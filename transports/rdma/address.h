@@ -34,6 +34,7 @@ struct RdmaAddress {
   RdmaNetwork network = RdmaNetwork::infiniband;
   std::uint8_t mtu = IBV_MTU_1024;  // ibv_mtu
   std::uint16_t lid = 0;            // of InfiniBand
+  std::uint8_t planned = 0;         // of a receiver; see RdmaWay
   ibv_gid gid{};
   std::uint32_t window = 0;  // of a receiver: messages that may be on their way, a power of two
   RemoteMemory slots{};      // of a receiver

@@ -69,8 +69,8 @@ Status RdmaLink::join(const std::vector<std::optional<RdmaAddress>>& there) {
       why = std::move(joined);
       continue;
     }
-    log_info(Subsystem::net, "{} {}: {}, queue pairs: {}", toward_, peer_, last_ends_,
-             rail.queues->size());
+    log_info(Subsystem::net, "{} {}: {}, queue pairs: {}{}", toward_, peer_, last_ends_,
+             rail.queues->size(), use_text(rail));
   }
   if (count_used() == 0) return why;
   is_joined_ = true;
@@ -143,6 +143,14 @@ Status RdmaLink::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
     if (!silent.ok()) GYRE_TRY(lose(rail, std::move(silent)));
   }
   return {};
+}
+
+// What a rail is for, where some are planned.
+std::string_view RdmaLink::use_text(const RdmaRail& rail) const {
+  if (rail.planned > 0) return ", planned for its rings";
+  const bool has_plan =
+      std::ranges::any_of(rails_, [](const RdmaRail& one) { return one.planned > 0; });
+  return has_plan ? ", in reserve" : "";
 }
 
 std::string RdmaLink::ends_text(std::size_t rail) const {

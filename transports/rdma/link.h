@@ -23,6 +23,7 @@ struct RdmaRail {
   loaded::VerbsMemory slots, notes;    // this end's
   std::unique_ptr<RdmaQueues> queues;  // null: not used, or lost
   RdmaAddress there{};
+  std::uint8_t planned = 0;      // of a rail whose ports are planned at both ends; see RdmaWay
   std::uint32_t unfinished = 0;  // requests of messages that have not completed
   bool is_probing = false;
   bool is_heard = false;  // anything has completed since the last look
@@ -92,6 +93,7 @@ class RdmaLink {
   Status give_up(std::size_t rail, Status why);
   Status failure(std::size_t rail, const ibv_wc& completion) const;
   std::string ends_text(std::size_t rail) const;
+  std::string_view use_text(const RdmaRail& rail) const;
   std::size_t count_used() const;
 
   CompletionTaker& taker_;

@@ -316,7 +316,7 @@ std::vector<RdmaWay> find_ways(const std::vector<RdmaPort>& ports, std::string_v
     if (gid == port.gids.end()) continue;
     const bool is_slow =
         !ways.empty() && port.gigabits_per_s() < ways.front().port->gigabits_per_s() / 4;
-    if (!is_slow) ways.push_back({&port, gid->network});
+    if (!is_slow) ways.push_back({.port = &port, .network = gid->network});
   }
   return ways;
 }

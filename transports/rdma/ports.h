@@ -37,7 +37,7 @@ struct RdmaPort {
   ibv_port_attr attributes{};
   std::vector<RdmaGid> gids{};  // best first, one for each network
 
-  std::string name() const;  // "mlx5_0:1"
+  std::string name() const;  // "mlx5_0:1", as topology::port_name has it
   double gigabits_per_s() const;
   const RdmaGid* on(RdmaNetwork network) const;
 };
@@ -61,6 +61,8 @@ std::string announce_networks(const std::vector<RdmaPort>& ports);
 struct RdmaWay {
   const RdmaPort* port = nullptr;
   RdmaNetwork network = RdmaNetwork::infiniband;
+  // 1 + the place of the port among those that are planned (LinkKey::ports); 0: it is not.
+  std::uint8_t planned = 0;
 };
 std::vector<RdmaWay> find_ways(const std::vector<RdmaPort>& ports, std::string_view announced);
 

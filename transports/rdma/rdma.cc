@@ -4,6 +4,7 @@
 #include "lib/base/recent.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
+#include "transports/rdma/rail_ports.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
 
@@ -40,6 +41,12 @@ Status queues_too_short(const std::vector<std::shared_ptr<RdmaDevice>>& devices,
                             pairs));
 }
 
+void tell_unused(std::string_view toward, int peer, const std::vector<std::string>& unused) {
+  for (const std::string& one : unused)
+    log_info(Subsystem::net, "{} {}: a port that its rings were planned for is not used: {}",
+             toward, peer, one);
+}
+
 class RdmaTransport final : public Transport {
  public:
   explicit RdmaTransport(const TransportEnvironment& environment);
@@ -62,8 +69,6 @@ class RdmaTransport final : public Transport {
   Status find_ports();
   Result<AddressList> read_addresses(const EndpointContents& contents, const LinkKey& key) const;
   Result<std::shared_ptr<RdmaDevice>> open(const RdmaPort& port);
-  // The port for a rail; others for other rails to the same fabric, if there are.
-  const RdmaPort* port_for(const AddressList& there, std::size_t rail) const;
   std::string announced_by(const trust::ProcessIdentity& peer) const {
     return environment_.announced == nullptr ? std::string() : environment_.announced(peer);
   }
@@ -145,10 +150,11 @@ Result<std::shared_ptr<RdmaDevice>> RdmaTransport::open(const RdmaPort& port) {
 
 Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& shape,
                                         const trust::ProcessIdentity& sender) {
-  std::vector<RdmaWay> ways = find_ways(ports_.usable, announced_by(sender));
+  const ReceivingPorts chosen = receiving_ports(ports_, announced_by(sender), key.ports);
+  const std::vector<RdmaWay>& ways = chosen.ways;
   if (ways.empty() || environment_.letters.send == nullptr)
     return invalid_usage(fmt::format("rdma does not reach rank {}", key.peer));
-  ways.resize(std::min(ways.size(), max_rails));
+  tell_unused("rdma from rank", key.peer, chosen.unused);
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
   const auto pairs = static_cast<std::size_t>(environment_.rdma.qps_per_connection);
   std::vector<std::shared_ptr<RdmaDevice>> devices;
@@ -162,6 +168,7 @@ Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& sha
   for (std::size_t i = 0; i < ways.size(); ++i) {
     GYRE_ASSIGN(rails[i].queues, RdmaQueues::make(devices[i], *ways[i].port->on(ways[i].network),
                                                   pairs, window.depth()));
+    rails[i].planned = ways[i].planned;
   }
   GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue([](FileDescriptor) {}));
   IssuedTicket issued({&environment_.tickets, ticket});
@@ -212,22 +219,6 @@ Result<RdmaTransport::AddressList> RdmaTransport::read_addresses(const EndpointC
   return addresses;
 }
 
-const RdmaPort* RdmaTransport::port_for(const AddressList& there, std::size_t rail) const {
-  const auto gid_of = [](const RdmaAddress& one) {
-    return RdmaGid{.gid = one.gid, .network = one.network};
-  };
-  const RdmaGid wanted = gid_of(there[rail]);
-  std::vector<const RdmaPort*> fitting;
-  for (const RdmaPort& port : ports_.usable)
-    if (const RdmaGid* const gid = port.on(wanted.network);
-        gid != nullptr && is_one_fabric(*gid, wanted))
-      fitting.push_back(&port);
-  const auto before = static_cast<std::size_t>(std::ranges::count_if(
-      std::span(there).first(rail),
-      [&](const RdmaAddress& one) { return is_one_fabric(gid_of(one), wanted); }));
-  return fitting.empty() ? nullptr : fitting[before % fitting.size()];
-}
-
 Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
                                                            const FifoShape& shape,
                                                            const Endpoint& endpoint) {
@@ -235,10 +226,10 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
   GYRE_ASSIGN(const AddressList there, read_addresses(contents, key));
   std::vector<std::shared_ptr<RdmaDevice>> devices;  // of the rails that are used
   std::vector<std::size_t> used;
+  const SendingPorts chosen = sending_ports(ports_, there, key.ports);
   for (std::size_t i = 0; i < there.size(); ++i) {
-    const RdmaPort* const port = port_for(there, i);
-    if (port == nullptr) continue;
-    GYRE_ASSIGN(std::shared_ptr<RdmaDevice> device, open(*port));
+    if (chosen.ways[i].port == nullptr) continue;
+    GYRE_ASSIGN(std::shared_ptr<RdmaDevice> device, open(*chosen.ways[i].port));
     devices.push_back(std::move(device));
     used.push_back(i);
   }
@@ -247,6 +238,7 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
                   fmt::format("rank {}'s endpoint is on {}, where this process has no port",
                               key.peer, network_text(there[0].network)))
         .blame({key.peer});
+  tell_unused("rdma to rank", key.peer, chosen.unused);
   const std::size_t pairs = there[0].pairs.size();
   RdmaWindow window = fit_window(shape, devices, pairs);
   if (window.messages == 0) return queues_too_short(devices, pairs);
@@ -256,6 +248,7 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
   for (std::size_t i = 0; i < used.size(); ++i) {
     RdmaRail& rail = rails[used[i]];
     rail.there = there[used[i]];
+    rail.planned = chosen.ways[used[i]].planned;
     const RdmaGid& gid = *devices[i]->port().on(rail.there.network);
     GYRE_ASSIGN(rail.queues, RdmaQueues::make(devices[i], gid, pairs, window.depth()));
   }

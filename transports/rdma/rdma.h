@@ -13,6 +13,9 @@
 //             its first credit. From then on the sender may send. A rail that cannot be joined is
 //             left out, by the answer or as a loss. A receiver that ends before it has joined
 //             sends a letter without bytes, and the sender fails.
+//   a plan    The connection may have ports that were planned for it (rail_ports.h). The endpoint
+//             names their rails first, with their places in the plan. While one of these is in use,
+//             messages take no others.
 //   message   The sender's NIC writes the payload from the sender's slot straight into the
 //             receiver's slot of the same index (RDMA WRITE), then a note of 24 bytes into the ring
 //             (RDMA WRITE WITH IMMEDIATE, on the first queue pair of the first rail). Up to 232

@@ -56,6 +56,7 @@ std::vector<RdmaAddress> RdmaReceiver::addresses(const std::string& host_name) c
   for (const RdmaRail& rail : link_.rails()) {
     RdmaAddress& own = all.emplace_back(rail.queues->address(host_name));
     own.window = window_.messages;
+    own.planned = rail.planned;
     own.slots = {reinterpret_cast<std::uintptr_t>(memory_->view.slots), rail.slots.get()->rkey};
     own.notes = {reinterpret_cast<std::uintptr_t>(notes_.get().data), rail.notes.get()->rkey};
   }

@@ -95,13 +95,17 @@ std::vector<std::optional<RdmaAddress>> RdmaSender::addresses(const std::string&
   return all;
 }
 
-// By rails first: two pieces go over two ports, not over two queue pairs of one.
+// By rails first: two pieces go over two ports, not over two queue pairs of one. Over planned rails
+// alone, as long as there is one: they come first.
 void RdmaSender::find_paths() {
   paths_.clear();
   const std::vector<RdmaRail>& rails = link_.rails();
+  const std::size_t main = link_.main();
+  const bool follows_plan = main < rails.size() && rails[main].planned > 0;
   for (std::size_t pair = 0; pair < max_queue_pairs; ++pair)
     for (std::size_t rail = 0; rail < rails.size(); ++rail)
-      if (rails[rail].queues != nullptr && pair < rails[rail].queues->size())
+      if (rails[rail].queues != nullptr && pair < rails[rail].queues->size() &&
+          (!follows_plan || rails[rail].planned > 0))
         paths_.push_back({rail, pair, rails[rail].queues->device().port().gigabits_per_s()});
 }
 

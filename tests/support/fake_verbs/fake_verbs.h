@@ -103,9 +103,14 @@ class FakeVerbs {
 // "descriptor": that of a context or a channel is none.
 const std::vector<std::string_view>& fallible_verbs();
 
-inline FakeVerbsOptions two_nics() {
-  return {.devices = {{.name = "fake0", .ports = {{.gids = {"10.0.0.1"}}}},
-                      {.name = "fake1", .ports = {{.gids = {"10.0.0.2"}}}}}};
+// "fake0" with the address 10.0.0.1, and so on.
+inline FakeVerbsOptions many_nics(int count) {
+  FakeVerbsOptions machine{.devices = {}};
+  for (int i = 0; i < count; ++i)
+    machine.devices.push_back({.name = "fake" + std::to_string(i),
+                               .ports = {{.gids = {"10.0.0." + std::to_string(i + 1)}}}});
+  return machine;
 }
+inline FakeVerbsOptions two_nics() { return many_nics(2); }
 
 }  // namespace gyre::tests

@@ -31,8 +31,8 @@ struct Network {
 };
 
 struct JoinedPair {
-  explicit JoinedPair(const transport::FifoShape& shape = small_shape)
-      : link(open_link(receiving, sending, shape)) {
+  explicit JoinedPair(const transport::FifoShape& shape = small_shape, const LinkPorts& ports = {})
+      : link(open_link(receiving, sending, shape, ports)) {
     if (!link.status.ok()) return;
     out = transport::SlotWriter(link.sender->fifo());
     in = transport::SlotReader(link.receiver->fifo());
@@ -66,8 +66,8 @@ inline bool contains(const Status& status, std::string_view part) {
 }
 
 // Opens a link, moves messages of all kinds over it, looks and sleeps, and closes it.
-inline Status live_through() {
-  JoinedPair pair({4, 2, 128 << 10});
+inline Status live_through(const LinkPorts& ports = {}) {
+  JoinedPair pair({4, 2, 128 << 10}, ports);
   GYRE_TRY(pair.link.status);
   std::uint64_t number = 0;
   for (const std::uint32_t bytes : {0U, 8U, 232U, 233U, 70'000U, 128U << 10, 5U, 40'000U}) {

@@ -253,16 +253,18 @@ std::optional<std::vector<std::uint8_t>> Letters::await(int limit_ms) const {
   return rank_message;
 }
 
-Link open_link(Side& receiving, Side& sending, const transport::FifoShape& shape) {
+Link open_link(Side& receiving, Side& sending, const transport::FifoShape& shape,
+               const LinkPorts& ports) {
   Link link;
-  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive}, shape,
-                                               sending.identity);
+  auto listening = receiving.transport->listen(
+      {.peer = 1, .direction = Direction::receive, .ports = ports.receiving}, shape,
+      sending.identity);
   link.status = listening.status();
   if (!link.status.ok()) return link;
   link.receiver = std::move(listening->connection);
   link.endpoint = std::move(listening->endpoint);
-  auto connection =
-      sending.transport->connect({.peer = 0, .direction = Direction::send}, shape, link.endpoint);
+  auto connection = sending.transport->connect(
+      {.peer = 0, .direction = Direction::send, .ports = ports.sending}, shape, link.endpoint);
   link.status = connection.status();
   if (!link.status.ok()) return link;
   link.sender = std::move(*connection);

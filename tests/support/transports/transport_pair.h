@@ -120,7 +120,12 @@ struct Link {
   transport::Endpoint endpoint;
   Status status;  // why it is not joined
 };
-Link open_link(Side& receiving, Side& sending, const transport::FifoShape& shape);
+// With ports that a plan has for it, at either end.
+struct LinkPorts {
+  std::vector<std::string> receiving, sending;
+};
+Link open_link(Side& receiving, Side& sending, const transport::FifoShape& shape,
+               const LinkPorts& ports = {});
 // Moves both ends on until `ready()`; false on an error or after ten seconds.
 bool pump(Link& link, const std::function<bool()>& ready);
 
