@@ -10,9 +10,6 @@
 namespace gyre::topology {
 namespace {
 
-// Arcs that max-flow looks at. A described rack of 72 GPUs needs a hundredth of it.
-constexpr std::int64_t max_flow_steps = 200'000'000;
-
 const std::int64_t no_limit = whole_megabytes(local_gigabytes_per_s);
 
 // Which edges some route between members takes, or one between a member and the network.
@@ -36,8 +33,8 @@ void mark_network(const HostRoutes& routes, EdgeMarks& marks) {
 // Max-flow by Dinic's algorithm.
 class FlowNetwork {
  public:
-  FlowNetwork(const HostRoutes& routes, const EdgeMarks& edges, std::int64_t max_steps)
-      : steps_(max_steps) {
+  FlowNetwork(const HostRoutes& routes, const EdgeMarks& edges, std::int64_t& steps)
+      : steps_(steps) {
     for (std::size_t i = 0; i < edges.size(); ++i)
       if (edges[i]) add(routes.edges()[i]);
   }
@@ -55,6 +52,7 @@ class FlowNetwork {
   std::int64_t flow(int from_node, int to_node, std::int64_t most) {
     const auto from = vertices_.find(from_node), to = vertices_.find(to_node);
     if (from == vertices_.end() || to == vertices_.end()) return 0;
+    if (steps_ <= 0) return most;
     for (std::size_t i = 0; i < capacities_.size(); ++i) {
       arcs_[2 * i].left = capacities_[i];
       arcs_[2 * i + 1].left = 0;
@@ -131,7 +129,7 @@ class FlowNetwork {
            levels_[static_cast<std::size_t>(arc.to)] == levels_[static_cast<std::size_t>(at)] + 1;
   }
 
-  std::int64_t steps_;
+  std::int64_t& steps_;
   std::map<int, int> vertices_;  // by node
   std::vector<std::vector<int>> arcs_of_;
   std::vector<Arc> arcs_;  // that of an edge, and behind it the way back
@@ -156,7 +154,7 @@ std::int64_t volume(const HostRoutes& routes, bool leaving) {
 }  // namespace
 
 BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
-                          ChannelPattern pattern, bool leaves_host) {
+                          ChannelPattern pattern, bool leaves_host, std::int64_t& steps) {
   BandwidthBound bound{no_limit, "no edge of the host is a limit"};
   const auto limit = [&](std::int64_t megabytes_per_s, const std::string& reason) {
     if (megabytes_per_s >= bound.megabytes_per_s) return;
@@ -166,7 +164,7 @@ BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
   for (int member = 0; member < routes.member_count(); ++member) nodes.insert(routes.node(member));
   // Of a ring in one host the network counts as nothing, and of one that leaves as another member.
   const EdgeMarks inside = edges_between(routes);
-  FlowNetwork host(routes, inside, max_flow_steps);
+  FlowNetwork host(routes, inside, steps);
   const bool once = pattern == ChannelPattern::ring && leaves_host;
   const int first = *nodes.begin();
   for (const int node : nodes) {
@@ -180,7 +178,7 @@ BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
   if (leaves_host) {
     EdgeMarks edges = inside;
     mark_network(routes, edges);
-    FlowNetwork all(routes, edges, max_flow_steps);
+    FlowNetwork all(routes, edges, steps);
     for (const int node : nodes)
       for (const auto& [from, to] : {std::pair(network_node, node), std::pair(node, network_node)})
         limit(all.flow(from, to, bound.megabytes_per_s),
@@ -199,11 +197,11 @@ BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
   return bound;
 }
 
-std::int64_t network_megabytes_per_s(const HostRoutes& routes) {
+std::int64_t network_megabytes_per_s(const HostRoutes& routes, std::int64_t& steps) {
   constexpr int all_members = network_node - 1;
   EdgeMarks edges(routes.edges().size());
   mark_network(routes, edges);
-  FlowNetwork network(routes, edges, max_flow_steps);
+  FlowNetwork network(routes, edges, steps);
   for (int member = 0; member < routes.member_count(); ++member)
     network.add({all_members, routes.node(member), no_limit});
   return network.flow(all_members, network_node, no_limit);

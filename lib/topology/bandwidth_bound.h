@@ -22,11 +22,12 @@ struct BandwidthBound {
   std::string reason;
 };
 
-// `leaves_host`: whether the channels go on to other hosts by the rails.
+// `leaves_host`: whether the channels go on to other hosts by the rails. `steps`: arcs that
+// max-flow may look at; gets less. If none are left, borders that it has not judged are no limit.
 BandwidthBound host_bound(const Topology& topology, const HostRoutes& routes,
-                          ChannelPattern pattern, bool leaves_host);
+                          ChannelPattern pattern, bool leaves_host, std::int64_t& steps);
 
 // All that the members can send to the network together, by max-flow.
-std::int64_t network_megabytes_per_s(const HostRoutes& routes);
+std::int64_t network_megabytes_per_s(const HostRoutes& routes, std::int64_t& steps);
 
 }  // namespace gyre::topology

@@ -11,6 +11,7 @@
 #include "lib/topology/bandwidth_bound.h"
 #include "lib/topology/cluster.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ inline constexpr int max_gpu_channels = 16;
 struct SearchLimits {
   std::int64_t max_steps = 25'000'000;  // arcs looked at; 0.1 to 0.5 s
   int max_channels = 64;
+  // Of all different hosts together, as peers describe theirs: arcs that max-flow looks at for the
+  // bound, and edges of routes that are kept. A described rack of 72 GPUs needs a hundredth.
+  std::int64_t max_flow_steps = 200'000'000;
+  std::size_t max_route_edges = 32'000'000;
 };
 
 // How a channel gets from one host to the next (a tree: to the parent's).

@@ -37,11 +37,12 @@ Result<ClusterSearch> ClusterSearch::begin(const Cluster& cluster, ChannelPatter
   ClusterSearch search(cluster);
   search.max_steps_ = search.steps_ = limits.max_steps;
   search.max_channels_ = std::max(1, limits.max_channels);
-  GYRE_TRY(search.find_kinds(pattern));
+  search.flow_steps_ = limits.max_flow_steps;
+  GYRE_TRY(search.find_kinds(pattern, limits.max_route_edges));
   return search;
 }
 
-Status ClusterSearch::find_kinds(ChannelPattern pattern) {
+Status ClusterSearch::find_kinds(ChannelPattern pattern, std::size_t room) {
   std::map<std::pair<int, std::vector<int>>, int> known;  // machine and nodes
   for (const ClusterHost& host : cluster_->hosts) {
     std::vector<int> nodes;
@@ -51,14 +52,17 @@ Status ClusterSearch::find_kinds(ChannelPattern pattern) {
     kind_of_.push_back(place->second);
     if (!is_new) continue;
     const Topology& topology = cluster_->topology(host);
-    GYRE_ASSIGN(HostRoutes routes, HostRoutes::find(topology, nodes));
+    GYRE_ASSIGN(HostRoutes routes, HostRoutes::find(topology, nodes, room));
     if (has_network() && routes.rail_count() == 0)
       return invalid_argument(
           fmt::format("{} has no port that is up and that all its ranks reach, and there are {} "
                       "hosts",
                       node_text(topology.node(0)), host_count()));
-    BandwidthBound bound = host_bound(topology, routes, pattern, has_network());
-    kinds_.push_back({&topology, std::move(routes), std::move(bound)});
+    BandwidthBound bound = host_bound(topology, routes, pattern, has_network(), flow_steps_);
+    // Trees alone ask for it.
+    const std::int64_t network =
+        pattern == ChannelPattern::tree ? network_megabytes_per_s(routes, flow_steps_) : 0;
+    kinds_.push_back({&topology, std::move(routes), std::move(bound), network});
   }
   bound_ = kinds_.front().bound;
   for (const HostKind& kind : kinds_) limit_bound(kind.bound.megabytes_per_s, kind.bound.reason);

@@ -18,6 +18,7 @@ struct HostKind {
   const Topology* topology = nullptr;
   HostRoutes routes;
   BandwidthBound bound;
+  std::int64_t network_megabytes_per_s = 0;  // of all members together
 };
 
 class ClusterSearch {
@@ -58,7 +59,7 @@ class ClusterSearch {
 
  private:
   explicit ClusterSearch(const Cluster& cluster) : cluster_(&cluster) {}
-  Status find_kinds(ChannelPattern pattern);
+  Status find_kinds(ChannelPattern pattern, std::size_t room);
   // Of the same kind and by the same rails, whatever the trees' neighbours are; null if there are
   // none.
   const HostOrders* orders_like(int kind_index, const std::vector<HostChannel>& channels) const;
@@ -70,7 +71,7 @@ class ClusterSearch {
   std::vector<HostKind> kinds_;
   std::vector<int> kind_of_;  // by host
   BandwidthBound bound_;
-  std::int64_t max_steps_ = 0, steps_ = 0;
+  std::int64_t max_steps_ = 0, steps_ = 0, flow_steps_ = 0;
   int max_channels_ = 1;
   std::map<std::pair<int, std::vector<HostChannel>>, HostOrders> memory_;
 };

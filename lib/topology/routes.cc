@@ -66,8 +66,8 @@ std::vector<int> usable_ports(const Topology& topology) {
 
 class RouteFinder {
  public:
-  RouteFinder(const Topology& topology, std::span<const int> members)
-      : topology_(topology), table_(topology), number_of_(table_.edges().size(), -1) {
+  RouteFinder(const Topology& topology, std::span<const int> members, std::size_t room)
+      : topology_(topology), table_(topology), room_(room), number_of_(table_.edges().size(), -1) {
     const std::vector<int> places = tree_places(topology);
     routes_.given_.resize(members.size());
     std::iota(routes_.given_.begin(), routes_.given_.end(), 0);
@@ -83,11 +83,11 @@ class RouteFinder {
       for (const DevicePath& path : table_.paths_from(from, routes_.nodes_)) {
         if (path.kind == PathClass::none) return no_path(from);
         routes_.between_.push_back(numbered(path.edges));
-        if (length_ > max_length) return too_long();
+        if (length_ > room_) return too_long();
       }
     for (const int port : usable_ports(topology_)) {
       add_rail(port);
-      if (length_ > max_length) return too_long();
+      if (length_ > room_) return too_long();
     }
     for (std::size_t member = 0; member < routes_.nodes_.size(); ++member)
       for (std::size_t rail = 0; rail < routes_.ports_.size(); ++rail) {
@@ -96,16 +96,16 @@ class RouteFinder {
       }
     return std::move(routes_);
   }
+  std::size_t length() const { return length_; }
 
  private:
-  // Edges of all routes together; real machines stay below a hundredth of it.
-  static constexpr std::size_t max_length = 32'000'000;
   using EdgeList = std::vector<int>;
 
   Status too_long() const {
     return invalid_argument(
-        fmt::format("the paths between {} members have more than {} edges in all",
-                    routes_.nodes_.size(), max_length));
+        fmt::format("the paths between {} members of {} have more than the {} edges that a search "
+                    "has room for",
+                    routes_.nodes_.size(), node_text(topology_.node(0)), room_));
   }
 
   Status no_path(int from) const {
@@ -176,14 +176,19 @@ class RouteFinder {
 
   const Topology& topology_;
   const EdgeTable table_;
+  const std::size_t room_;
   std::vector<int> number_of_;  // by edge of the table; -1: no route takes it yet
-  std::size_t length_ = 0;
+  std::size_t length_ = 0;      // edges of all routes together
   HostRoutes routes_;
   std::vector<std::vector<EdgeList>> leaving_, entering_;  // by rail, by member
 };
 
-Result<HostRoutes> HostRoutes::find(const Topology& topology, std::span<const int> members) {
-  return RouteFinder(topology, members).find();
+Result<HostRoutes> HostRoutes::find(const Topology& topology, std::span<const int> members,
+                                    std::size_t& room) {
+  RouteFinder finder(topology, members, room);
+  GYRE_ASSIGN(HostRoutes found, finder.find());
+  room -= std::min(room, finder.length());
+  return found;
 }
 
 bool HostRoutes::is_near(int member, int rail) const {

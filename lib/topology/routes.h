@@ -27,8 +27,10 @@ struct RouteEdge {
 
 class HostRoutes {
  public:
-  // `members`: nodes. An error if one of them reaches no other.
-  static Result<HostRoutes> find(const Topology& topology, std::span<const int> members);
+  // `members`: nodes. An error if one of them reaches no other, or if the routes have more edges
+  // than `room`, which gets less.
+  static Result<HostRoutes> find(const Topology& topology, std::span<const int> members,
+                                 std::size_t& room);
 
   int member_count() const { return static_cast<int>(nodes_.size()); }
   int rail_count() const { return static_cast<int>(ports_.size()); }

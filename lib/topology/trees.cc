@@ -64,8 +64,7 @@ class TreeSearch {
     const std::vector<std::int32_t> second = plan::second_tree_members(count);
     trees_ = {tree_over(seats), tree_over(second)};
     std::vector<std::int64_t> widths;
-    for (const int host : hosts)
-      widths.push_back(network_megabytes_per_s(search_.kind(host).routes));
+    for (const int host : hosts) widths.push_back(search_.kind(host).network_megabytes_per_s);
     std::ranges::stable_sort(hosts, {},
                              [&](int host) { return widths[static_cast<std::size_t>(host)]; });
     if (widths[static_cast<std::size_t>(hosts.front())] !=

@@ -292,6 +292,70 @@ TEST_CASE("a search over the largest host takes few more steps than it may", "[t
     }
 }
 
+namespace {
+
+// Hosts that all differ; the narrowest is the last.
+Cluster all_different() {
+  Cluster cluster = two_kinds("hgx_h100", "pcie_8", 2);
+  const std::vector<ClusterMember> first = cluster.hosts[0].members;
+  for (std::size_t members = 7; members > 2; --members) {
+    ClusterHost host{0, {first.begin(), first.begin() + static_cast<std::ptrdiff_t>(members)}};
+    cluster.hosts.insert(cluster.hosts.end() - 1, host);
+  }
+  int rank = 0;
+  for (ClusterHost& host : cluster.hosts)
+    for (ClusterMember& member : host.members) member.rank = rank++;
+  return cluster;
+}
+
+// The fewest steps, of powers of two, with which max-flow finds the bound. No orders are searched.
+std::int64_t flow_steps_for(const Cluster& cluster) {
+  SearchLimits limits{.max_steps = 0};
+  const double bound = find(cluster, ChannelPattern::ring, limits).bound_gigabytes_per_s;
+  for (std::int64_t steps = 1;; steps *= 2) {
+    limits.max_flow_steps = steps;
+    const FoundChannels found = find(cluster, ChannelPattern::ring, limits);
+    CHECK(tests::fault_of(cluster, found) == "");
+    CHECK(found.bound_gigabytes_per_s >= bound);
+    if (found.bound_gigabytes_per_s == bound) return steps;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("all hosts of a search together have a limit of steps for their bounds", "[topology]") {
+  const Cluster cluster = all_different();
+  Cluster narrow = cluster;
+  narrow.hosts.erase(narrow.hosts.begin(), narrow.hosts.end() - 1);
+  for (std::size_t i = 0; i < narrow.hosts[0].members.size(); ++i)
+    narrow.hosts[0].members[i].rank = static_cast<int>(i);
+  narrow.hosts.push_back(narrow.hosts[0]);
+  for (ClusterMember& member : narrow.hosts[1].members)
+    member.rank += static_cast<int>(narrow.hosts[0].members.size());
+  CHECK(flow_steps_for(cluster) > 2 * flow_steps_for(narrow));
+  // Equal hosts are judged once.
+  Cluster more = narrow;
+  more.hosts.push_back(narrow.hosts[0]);
+  for (ClusterMember& member : more.hosts[2].members) member.rank += narrow.rank_count();
+  CHECK(flow_steps_for(more) == flow_steps_for(narrow));
+}
+
+TEST_CASE("all hosts of a search together have room for so many edges of routes", "[topology]") {
+  const Cluster cluster = all_different();
+  Cluster one = cluster;
+  one.hosts.resize(1);
+  const auto has_room = [](const Cluster& over, std::size_t edges) {
+    const auto found = find_rings(over, {.max_route_edges = edges});
+    if (!found.ok())
+      CHECK_THAT(std::string(found.status().message()), tests::has_text("edges that a search"));
+    return found.ok();
+  };
+  std::size_t edges = 1;
+  while (!has_room(one, edges)) edges *= 2;
+  CHECK_FALSE(has_room(cluster, edges));
+  CHECK(has_room(cluster, 16 * edges));
+}
+
 TEST_CASE("several ranks may be on one GPU or core", "[topology]") {
   const Topology machine = tests::described_machine("workstation_2");
   const std::vector<int> gpus = usual_members(machine);
