@@ -31,6 +31,7 @@ class HostBackend final : public Backend {
   const std::vector<tune::Level>& levels() const { return tuning_.levels; }  // once it has settled
   PlanChooser& plans() { return plans_; }
   Links& links() { return *links_; }
+  const std::shared_ptr<transport::LastingMemory>& lasting() const { return lasting_; }
 
   Result<control::MessageBytes> join_info() override { return join_info({}, {}); }
   Result<bool> settle() override;

@@ -32,11 +32,25 @@ std::uint64_t notes_bytes(const DeviceShape& shape, DeviceProtocol protocol) {
   return round_up((1ULL << shape.slot_shift) * sizeof(transport::SlotHeader), 128);
 }
 
-std::uint64_t way_offset(const DeviceShape& shape, std::uint32_t channel, DeviceProtocol protocol) {
+std::uint64_t relay_way_bytes(const DeviceShape& shape) {
+  return head_bytes + notes_bytes(shape, DeviceProtocol::simple);
+}
+
+// In the words of a relayed link, in either end's memory of another one.
+std::uint64_t way_offset(const DeviceShape& shape, const DeviceLink& link, std::uint32_t channel,
+                         DeviceProtocol protocol) {
+  if (link.is_relayed()) return channel * relay_way_bytes(shape);
   std::uint64_t offset = channel * shape.channel_bytes();
   for (int before = 0; before < static_cast<int>(protocol); ++before)
     offset += shape.way_bytes(static_cast<DeviceProtocol>(before));
   return offset;
+}
+
+// Of the end whose words of this way begin there.
+std::byte* ring(const DeviceShape& shape, std::byte* way, std::byte* rings, std::uint32_t channel,
+                DeviceProtocol protocol) {
+  if (rings != nullptr) return rings + channel * (shape.slot_bytes << shape.slot_shift);
+  return way + head_bytes + notes_bytes(shape, protocol);
 }
 
 std::uint64_t* word(std::byte* way, std::uint64_t offset) {
@@ -68,6 +82,8 @@ std::uint64_t DeviceShape::channel_bytes() const {
   return bytes;
 }
 
+std::uint64_t DeviceShape::relay_words_bytes() const { return relay_way_bytes(*this) * channels; }
+
 // Lines come back by quarters of the ring, so that three quarters hold what a plan may have under
 // way; each piece begins a line of its own.
 std::uint64_t DeviceShape::max_piece(DeviceProtocol protocol, std::uint32_t pieces,
@@ -80,14 +96,15 @@ std::uint64_t DeviceShape::max_piece(DeviceProtocol protocol, std::uint32_t piec
 
 DeviceEnd send_end(const DeviceShape& shape, const DeviceLink& link, std::uint32_t channel,
                    DeviceProtocol protocol) {
-  const std::uint64_t offset = way_offset(shape, channel, protocol);
+  if (link.is_relayed() && protocol != DeviceProtocol::simple) return {};
+  const std::uint64_t offset = way_offset(shape, link, channel, protocol);
   std::byte* const own = link.own + offset;
   std::byte* const peers = link.peers + offset;
   DeviceEnd end;
   end.next = word(own, send_next_offset);
   end.told = word(peers, tail_offset);
   end.heard = word(own, head_offset);
-  end.ring = peers + head_bytes + notes_bytes(shape, protocol);
+  end.ring = ring(shape, peers, link.peers_rings, channel, protocol);
   if (protocol != DeviceProtocol::simple) return end;
   end.notes = notes(peers);
   if (!link.lends) return end;
@@ -99,14 +116,15 @@ DeviceEnd send_end(const DeviceShape& shape, const DeviceLink& link, std::uint32
 
 DeviceEnd receive_end(const DeviceShape& shape, const DeviceLink& link, std::uint32_t channel,
                       DeviceProtocol protocol) {
-  const std::uint64_t offset = way_offset(shape, channel, protocol);
+  if (link.is_relayed() && protocol != DeviceProtocol::simple) return {};
+  const std::uint64_t offset = way_offset(shape, link, channel, protocol);
   std::byte* const own = link.own + offset;
   std::byte* const peers = link.peers + offset;
   DeviceEnd end;
   end.next = word(own, receive_next_offset);
   end.told = word(peers, head_offset);
   end.heard = word(own, tail_offset);
-  end.ring = own + head_bytes + notes_bytes(shape, protocol);
+  end.ring = ring(shape, own, link.own_rings, channel, protocol);
   if (protocol != DeviceProtocol::simple) return end;
   end.notes = notes(own);
   if (!link.lends) return end;

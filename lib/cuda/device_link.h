@@ -7,6 +7,12 @@
 //
 // The ring and the words beside it are for messages that the peer sends here. The sender's words
 // for messages to the peer lie here as well, because this end polls them.
+//
+// A relayed link (device_relay.h) has `simple` alone. Its rings lie apart from the words, so that a
+// wire may be lent the rings and nothing else:
+//
+//   words   for each channel:   head of 640 bytes | notes
+//   rings   for each channel:   ring
 #pragma once
 
 #include "kernels/cuda/kernel_name.h"
@@ -28,6 +34,9 @@ struct DeviceShape {
   std::uint64_t way_bytes(cuda::DeviceProtocol protocol) const;
   std::uint64_t channel_bytes() const;
   std::uint64_t link_bytes() const { return channel_bytes() * channels; }
+  // Of one end of a relayed link, for all channels.
+  std::uint64_t relay_words_bytes() const;
+  std::uint64_t relay_rings_bytes() const { return (slot_bytes << slot_shift) * channels; }
   // The most that a piece may have, where messages carry so many under a plan of that depth.
   std::uint64_t max_piece(cuda::DeviceProtocol protocol, std::uint32_t pieces,
                           std::uint32_t min_depth) const;
@@ -36,9 +45,14 @@ struct DeviceShape {
 struct DeviceLink {
   std::byte* own = nullptr;
   std::byte* peers = nullptr;  // where this rank's kernels reach it
-  bool lends = true;           // not where `peers` is a mirror (device_relay.h)
+  bool lends = true;           // never a relayed link
   // What a peer in another process lends lies in these; null: it is in this one.
   const cuda::DeviceRegion* regions = nullptr;
+  // Of a relayed link: the rings of `own`, and of `peers`, which is a mirror then.
+  std::byte* own_rings = nullptr;
+  std::byte* peers_rings = nullptr;
+
+  bool is_relayed() const { return own_rings != nullptr; }
 };
 
 // This rank's ends, to send to the peer and to receive from it.

@@ -15,6 +15,8 @@ namespace {
 
 // Credits and messages of a few channels on their way at a time.
 constexpr std::uint32_t slots_of_connection = 8;
+// The number of the call that a relay is to its wires.
+constexpr std::uint64_t only_call = 1;
 
 std::uint64_t load(const std::uint64_t* word) {
   return std::atomic_ref(*const_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
@@ -36,14 +38,32 @@ DeviceRelay::DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& l
                          std::unique_ptr<transport::Connection> receive, std::uint64_t first)
     : peer_(peer),
       shape_(shape),
+      link_(link),
       send_(std::move(send)),
       receive_(std::move(receive)),
       counts_(shape.channels, RelayCounts{first, first, first, first}) {
   // The peer's ends of the same two pieces.
-  const DeviceLink far{link.peers, link.own};
+  const DeviceLink far{.own = link.peers,
+                       .peers = link.own,
+                       .lends = false,
+                       .own_rings = link.peers_rings,
+                       .peers_rings = link.own_rings};
   for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
     channels_.push_back({receive_end(shape, far, channel, DeviceProtocol::simple),
                          send_end(shape, far, channel, DeviceProtocol::simple)});
+  lend_rings();
+}
+
+// Of memory that does not last, or that the NIC refuses, the wire has and lends nothing.
+void DeviceRelay::lend_rings() {
+  const std::uint64_t bytes = shape_.relay_rings_bytes();
+  if (transport::Carrier* const wire = send_->carrier(); wire != nullptr)
+    held_ = wire->hold(link_.peers_rings, bytes);
+  if (transport::Carrier* const wire = receive_->carrier(); wire != nullptr)
+    wire->lend({.region = transport::region_same_process,
+                .offset = reinterpret_cast<std::uintptr_t>(link_.own_rings),
+                .bytes = bytes},
+               only_call);
 }
 
 Status DeviceRelay::advance(bool& moved) {
@@ -84,8 +104,21 @@ Status DeviceRelay::move(bool& moved) {
   return {};
 }
 
+// Whether the peer lends is known before the first message, and stays.
+bool DeviceRelay::can_join() const {
+  if (!send_->ready() || !receive_->ready()) return false;
+  // Pairs with the release of whoever reads the peer's grant from the wire.
+  return send_->carrier() == nullptr || send_->fifo().control->receiver_grant.sequence.load(
+                                            std::memory_order_acquire) == only_call;
+}
+
 void DeviceRelay::join() {
-  if (!send_->ready() || !receive_->ready()) return;
+  if (!can_join()) return;
+  if (send_->carrier() != nullptr) {
+    const transport::Loan loan = send_->fifo().control->receiver_grant.read();
+    peer_lends_ =
+        loan.region == transport::region_same_process && loan.bytes == shape_.relay_rings_bytes();
+  }
   writer_ = transport::SlotWriter(send_->fifo());
   reader_ = transport::SlotReader(receive_->fifo());
   joined_ = true;
@@ -109,16 +142,24 @@ Status DeviceRelay::land(bool& moved) {
   return {};
 }
 
-Status DeviceRelay::deliver(bool& moved) {
-  const transport::SlotHeader note = reader_.note();
-  if (!note_fits(note, reader_.view().shape) || note.delivery != transport::DeliveryMode::staged)
+// What a wire has pushed is in the ring.
+Result<RelayMessage> DeviceRelay::take_message(const transport::SlotHeader& note) {
+  const bool is_pushed =
+      note.delivery == transport::DeliveryMode::push && receive_->carrier() != nullptr;
+  if (!note_fits(note, reader_.view().shape) ||
+      (!is_pushed && note.delivery != transport::DeliveryMode::staged))
     return Status(Code::RemoteError,
                   fmt::format("its message of {} bytes with delivery {} is malformed", note.bytes,
                               static_cast<int>(note.delivery)));
   if (peer_left_) return Status(Code::RemoteError, "it sends messages after its goodbye");
+  if (is_pushed) return take_pushed_message(note, shape_, counts_);
   // The header is copied there, and the peer may change the rest as it likes: it is payload.
-  const std::byte* const place = reader_.place();
-  GYRE_ASSIGN(const RelayMessage said, take_relay_message({place, note.bytes}, shape_, counts_));
+  return take_relay_message({reader_.place(), note.bytes}, shape_, counts_);
+}
+
+Status DeviceRelay::deliver(bool& moved) {
+  const transport::SlotHeader note = reader_.note();
+  GYRE_ASSIGN(const RelayMessage said, take_message(note));
   moved = true;
   if (said.word == RelayWord::goodbye) {
     peer_left_ = true;
@@ -131,7 +172,9 @@ Status DeviceRelay::deliver(bool& moved) {
     return {};
   }
   const std::uint64_t slot = (said.number - 1) & ((1ULL << shape_.slot_shift) - 1);
-  std::memcpy(gives.ring + slot * shape_.slot_bytes, place + relay_header_bytes, said.bytes);
+  if (note.delivery == transport::DeliveryMode::staged)
+    std::memcpy(gives.ring + slot * shape_.slot_bytes, reader_.place() + relay_header_bytes,
+                said.bytes);
   gives.notes[slot] = {said.flag, said.bytes, transport::DeliveryMode::staged};
   store(gives.told, said.number);  // pairs with the acquire in Simple::await_message
   return {};
@@ -176,15 +219,35 @@ Status DeviceRelay::ship_message(std::uint32_t channel, bool& moved) {
     return internal_error(fmt::format(
         "a kernel has sent messages {} to {} to rank {}, {} released; the first of {} bytes",
         counts.sent, tail, peer_, counts.freed, note.bytes));
-  std::memcpy(writer_.place() + relay_header_bytes, takes.ring + slot * shape_.slot_bytes,
-              note.bytes);
-  commit({.channel = channel,
-          .word = RelayWord::tail,
-          .number = ++counts.sent,
-          .flag = note.flag,
-          .bytes = note.bytes});
+  commit_tail({.channel = channel,
+               .word = RelayWord::tail,
+               .number = ++counts.sent,
+               .flag = note.flag,
+               .bytes = note.bytes},
+              takes.ring + slot * shape_.slot_bytes);
   moved = true;
   return {};
+}
+
+// `place`: the slot of the mirror's ring. The peer's has the same offset in its rings.
+void DeviceRelay::commit_tail(const RelayMessage& tail, const std::byte* place) {
+  const bool is_long = tail.bytes >= transport::min_lent_bytes;
+  const bool stays = is_long && held_ != nullptr, pushes = is_long && peer_lends_;
+  std::byte* const staged = writer_.place() + relay_header_bytes;
+  if (!stays) std::memcpy(staged, place, tail.bytes);
+  if (!stays && !pushes) return commit(tail);
+  transport::LentParts& parts = lent_parts(writer_.view(), writer_.tail());
+  parts = {};
+  if (pushes) {
+    (void)parts.add({stays ? place : staged, static_cast<std::uint64_t>(place - link_.peers_rings),
+                     tail.bytes});
+    return writer_.commit(tail.bytes, pushed_flag(tail), transport::DeliveryMode::push);
+  }
+  std::memcpy(writer_.place(), &tail, sizeof tail);
+  (void)parts.add({writer_.place(), 0, relay_header_bytes});
+  (void)parts.add({place, relay_header_bytes, tail.bytes});
+  writer_.commit(static_cast<std::uint32_t>(relay_header_bytes) + tail.bytes, tail.number,
+                 transport::DeliveryMode::pull);
 }
 
 void DeviceRelay::commit(const RelayMessage& message) {
@@ -223,7 +286,7 @@ bool DeviceRelay::arm(WaitSet& set) {
   // An end that has closed is found by `advance`; to arm it would be to depend on it.
   if (!peer_left_ && !receive_->at_end()) receive_->arm(set);
   if (may_send) send_->arm(set);
-  if (!joined_) return true;
+  if (!joined_) return !can_join();
   const bool may_ship = may_send && !peer_left_ && writer_.has_credit() && first_told() >= 0;
   return !may_ship && !(reader_.has_message() && !peer_left_);
 }

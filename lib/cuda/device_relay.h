@@ -6,10 +6,17 @@
 // far kernels'. So everything that arrives finds room, and no channel blocks another.
 //
 //   kernel ──> mirror ──> relay ══ transport ══> relay ──> own piece ──> kernel
+//
+// Where the transport has a Carrier, the relay is a caller of it with one call, which takes as long
+// as the relay. The wire may hold the mirror's rings: then it reads messages where kernels wrote
+// them. Each end lends its own rings, or says that it does not: where it does, the other end's wire
+// writes messages there. Each end decides that for itself. A slot that kernels have sent stays as
+// it is until the far kernel has released it, so it lasts as long as the wire needs it.
 #pragma once
 
 #include "lib/base/wait.h"
 #include "lib/cuda/relay_message.h"
+#include "lib/transport/carrier.h"
 #include "lib/transport/transport.h"
 
 #include <memory>
@@ -55,13 +62,17 @@ class DeviceRelay {
   };
   Status keep(Status status);
   Status move(bool& moved);
+  void lend_rings();
+  bool can_join() const;
   void join();
   Status land(bool& moved);
   Status deliver(bool& moved);
+  Result<RelayMessage> take_message(const transport::SlotHeader& note);
   Status check_far_end(const Status& received);
   Status ship(bool& moved);
   Status ship_released(std::uint32_t channel, bool& moved);
   Status ship_message(std::uint32_t channel, bool& moved);
+  void commit_tail(const RelayMessage& tail, const std::byte* place);
   void commit(const RelayMessage& message);
   void say_goodbye(bool& moved);
   bool has_told(std::uint32_t channel) const;
@@ -69,7 +80,11 @@ class DeviceRelay {
 
   const int peer_;
   const DeviceShape shape_;
+  const DeviceLink link_;
+  // The wire's right to the mirror's rings; it outlives the connection, and what was lent as well.
+  std::shared_ptr<const void> held_;
   const std::unique_ptr<transport::Connection> send_, receive_;
+  bool peer_lends_ = false;
   transport::SlotWriter writer_;
   transport::SlotReader reader_;
   std::vector<Channel> channels_;

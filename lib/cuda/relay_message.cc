@@ -1,9 +1,16 @@
 #include "lib/cuda/relay_message.h"
 
+#include "kernels/cuda/launch.h"
+
 #include <fmt/core.h>
 
 namespace gyre::exec {
 namespace {
+
+// Of the bits of a pushed tail's flag: 16 of the channel above those of the number, and these.
+constexpr int signature_bits = 24, number_bits = 24;
+constexpr std::uint64_t low_bits = (1 << 24) - 1;
+static_assert(cuda::max_channels <= 1 << 16);
 
 Status refuse(std::string what) { return Status(Code::RemoteError, std::move(what)); }
 
@@ -40,6 +47,30 @@ Status check_head(const RelayMessage& said, std::size_t payload, const RelayCoun
 }
 
 }  // namespace
+
+std::uint64_t pushed_flag(const RelayMessage& tail) {
+  return std::uint64_t{tail.channel} << (number_bits + signature_bits) |
+         (tail.number & low_bits) << signature_bits | (tail.flag & low_bits);
+}
+
+Result<RelayMessage> take_pushed_message(const transport::SlotHeader& note,
+                                         const DeviceShape& shape, std::span<RelayCounts> counts) {
+  const auto channel = static_cast<std::uint32_t>(note.flag >> (number_bits + signature_bits));
+  if (channel >= counts.size())
+    return refuse(fmt::format("it names channel {} of {}", channel, counts.size()));
+  RelayCounts& own = counts[channel];
+  // The one that is next, if the bits are its.
+  const std::uint64_t told = note.flag >> signature_bits & low_bits;
+  const std::uint64_t number = own.landed + 1 + ((told - own.landed - 1) & low_bits);
+  const RelayMessage said{.channel = channel,
+                          .word = RelayWord::tail,
+                          .number = number,
+                          .flag = transport::message_flag(number, note.flag),
+                          .bytes = note.bytes};
+  GYRE_TRY(check_tail(said, note.bytes, shape, own));
+  own.landed = number;
+  return said;
+}
 
 Result<RelayMessage> take_relay_message(std::span<const std::byte> message,
                                         const DeviceShape& shape, std::span<RelayCounts> counts) {

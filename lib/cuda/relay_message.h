@@ -1,6 +1,8 @@
 // RelayMessage: a message between two relays (device_relay.h) about their kernels' links. It has a
-// header of 32 bytes; after that of a tail come the bytes of one slot. A message is a peer's word,
-// so it is checked: it must lie within the link, and have the next number.
+// header of 32 bytes; after that of a tail come the bytes of one slot. Where a wire writes these
+// bytes into the ring itself (DeliveryMode::push), the 64 bits of the slot's note say the rest, and
+// there is no header. A message is a peer's word, so it is checked: it must lie within the link,
+// and have the next number.
 #pragma once
 
 #include "lib/base/status.h"
@@ -39,6 +41,13 @@ struct RelayCounts {
   friend bool operator==(const RelayCounts&, const RelayCounts&) = default;
 };
 
+// What the note of a pushed tail says: the channel, and the low bits of the number and of the
+// call's signature.
+std::uint64_t pushed_flag(const RelayMessage& tail);
+
+// Reads one pushed tail, as the next function reads other messages.
+Result<RelayMessage> take_pushed_message(const transport::SlotHeader& note,
+                                         const DeviceShape& shape, std::span<RelayCounts> counts);
 // Reads one message of the peer's and counts it; `counts` by channel. On an error nothing changed.
 Result<RelayMessage> take_relay_message(std::span<const std::byte> message,
                                         const DeviceShape& shape, std::span<RelayCounts> counts);

@@ -45,30 +45,33 @@ Status DeviceLinks::open_links(const plan::Plan& plan) {
   for (std::uint32_t index = 0; index < plan.lane_count(); ++index) {
     const plan::Lane lane = plan.lane(index);
     for (std::uint32_t i = 0; i < lane.link_count; ++i)
-      GYRE_TRY(
-          open_one({lane.links[i].peer, lane.links[i].channel}, executor_.shape().link_bytes()));
+      GYRE_TRY(open_one({lane.links[i].peer, lane.links[i].channel}, executor_.shape().channels));
   }
   return {};
 }
 
 Status DeviceLinks::open_pair(int peer, std::uint32_t channels) {
-  return open_one({peer, pair_channel}, channels * executor_.shape().channel_bytes());
+  return open_one({peer, pair_channel}, channels);
 }
 
-Status DeviceLinks::open_one(const Key& key, std::uint64_t bytes) {
+Status DeviceLinks::open_one(const Key& key, std::uint32_t channels) {
   if (joints_.contains(key)) return {};
   auto own = std::make_shared<End>();
   own->device = executor_.device();
-  own->bytes = bytes;
-  GYRE_ASSIGN(own->memory,
-              is_relayed(key.first)
-                  ? relays_->allocate(key, bytes)
-                  : executor_.allocate(bytes, fmt::format("the link to rank {}", key.first)));
+  own->bytes = channels * executor_.shape().channel_bytes();
+  if (is_relayed(key.first)) {
+    GYRE_ASSIGN(std::shared_ptr<void> relayed, relays_->allocate(key, channels));
+    executor_.keep(std::move(relayed));
+  } else {
+    GYRE_ASSIGN(own->memory,
+                executor_.allocate(own->bytes, fmt::format("the link to rank {}", key.first)));
+  }
   executor_.keep(own);
   JointLink& joint = joints_[key];
   joint.own = own;
   if (key.first == rank_) {
     joint.peers = own->memory.get();
+    joint.is_open = true;
     return {};
   }
   GYRE_ASSIGN(control::MessageBytes message, offer(key, joint));
@@ -94,7 +97,7 @@ Result<control::MessageBytes> DeviceLinks::offer(const Key& key, JointLink& join
 
 Result<DeviceLinks::PeersEnd> DeviceLinks::take(const Key& key, const JointLink& joint,
                                                 const control::MessageBytes& message) {
-  auto end = is_relayed(key.first) ? take_relay(key, joint, message)
+  auto end = is_relayed(key.first) ? take_relay(key, message)
              : way(key.first).way == p2p::GpuRoute::pointer
                  ? take_pointer(joint, message)
                  : take_import(key.first, joint, message);
@@ -129,10 +132,10 @@ Result<DeviceLinks::PeersEnd> DeviceLinks::take_pointer(const JointLink& joint,
 }
 
 // Kernels here send to a mirror of what the peer has.
-Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key, const JointLink& joint,
+Result<DeviceLinks::PeersEnd> DeviceLinks::take_relay(const Key& key,
                                                       const control::MessageBytes& message) {
   GYRE_TRY(relays_->take(key, message));
-  return PeersEnd{joint.own->memory.get() + joint.own->bytes, nullptr};
+  return PeersEnd{};
 }
 
 Result<control::MessageBytes> DeviceLinks::offer_export(JointLink& joint) {
@@ -198,6 +201,7 @@ Status DeviceLinks::advance_pairs(bool& moved) {
     JointLink& joint = joints_[key];
     GYRE_ASSIGN(PeersEnd end, take(key, joint, *message));
     joint.peers = end.memory;
+    joint.is_open = true;
     executor_.keep(std::move(end.holds));
     moved = true;
     opening_.erase(opening_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -207,7 +211,7 @@ Status DeviceLinks::advance_pairs(bool& moved) {
 
 bool DeviceLinks::pair_is_open(int peer) const {
   const auto found = joints_.find({peer, pair_channel});
-  return found != joints_.end() && found->second.peers != nullptr;
+  return found != joints_.end() && found->second.is_open;
 }
 
 // All tell rank 0 that they have opened the plan, and rank 0 tells all when all have.
@@ -229,6 +233,7 @@ bool DeviceLinks::meet(bool& moved) {
 
 exec::DeviceLink DeviceLinks::link(plan::Link link) const {
   const JointLink& joint = joints_.at({link.peer, link.channel});
+  if (is_relayed(link.peer)) return relays_->link({link.peer, link.channel});
   return {joint.own->memory.get(), joint.peers, way(link.peer).way == p2p::GpuRoute::pointer};
 }
 

@@ -67,13 +67,14 @@ class DeviceLinks {
   static constexpr int pair_channel = -1;  // of none
   // What a rank brings. Who uses it in the same process holds it too.
   struct End {
-    std::shared_ptr<std::byte> memory;
+    std::shared_ptr<std::byte> memory;  // of a relayed link: nothing
     std::shared_ptr<const exec::CudaDevice> device;
     std::uint64_t bytes = 0;
   };
   struct JointLink {
     std::shared_ptr<End> own;
     std::byte* peers = nullptr;  // where this rank's kernels reach it; the executor keeps it there
+    bool is_open = false;
     transport::IssuedTicket ticket;
     std::int64_t until_ns = 0;  // so long it waits for kernels of this process to end
   };
@@ -87,7 +88,7 @@ class DeviceLinks {
   bool is_relayed(int peer) const { return way(peer).way == p2p::GpuRoute::relay; }
   std::uint32_t process_id_of(int peer) const;
   Status open_links(const plan::Plan& plan);
-  Status open_one(const Key& key, std::uint64_t bytes);
+  Status open_one(const Key& key, std::uint32_t channels);
   // By the way to the peer: the message that offers it this rank's end, and what its message
   // brings.
   Result<control::MessageBytes> offer(const Key& key, JointLink& joint);
@@ -98,8 +99,7 @@ class DeviceLinks {
   Result<control::MessageBytes> offer_export(JointLink& joint);
   Result<PeersEnd> take_import(int peer, const JointLink& joint,
                                const control::MessageBytes& message);
-  Result<PeersEnd> take_relay(const Key& key, const JointLink& joint,
-                              const control::MessageBytes& message);
+  Result<PeersEnd> take_relay(const Key& key, const control::MessageBytes& message);
   Result<bool> are_relays_ready() const;
   bool meet(bool& moved);
 

@@ -49,21 +49,42 @@ DeviceRelays::~DeviceRelays() {
   if (!relayed_.empty()) progress_.remove(*this);
 }
 
-Result<std::shared_ptr<std::byte>> DeviceRelays::allocate(const Key& key, std::uint64_t bytes) {
-  GYRE_ASSIGN(auto made, exec::PinnedBlock::make(device_, 2 * bytes,
-                                                 fmt::format("the relay to rank {}", key.first)));
-  const std::shared_ptr<exec::PinnedBlock> memory = std::move(made);
+Result<std::shared_ptr<void>> DeviceRelays::allocate(const Key& key, std::uint32_t channels) {
+  exec::DeviceShape shape = shape_;
+  shape.channels = channels;
+  const std::string purpose = fmt::format("the relay to rank {}", key.first);
+  const auto memory = std::make_shared<RelayMemory>();
+  GYRE_ASSIGN(memory->words,
+              exec::PinnedBlock::make(device_, 2 * shape.relay_words_bytes(), purpose));
+  const std::uint64_t rings_bytes = 2 * shape.relay_rings_bytes();
+  GYRE_ASSIGN(memory->rings, exec::PinnedBlock::make(device_, rings_bytes, purpose));
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
     is_first = relayed_.empty();
     RelayedLink& relayed = relayed_[key];
     relayed.memory = memory;
-    relayed.shape = shape_;
-    relayed.shape.channels = static_cast<std::uint32_t>(bytes / shape_.channel_bytes());
+    relayed.shape = shape;
+    relayed.lasting =
+        transport::LastingBuffer({lasting_, lasting_->add({memory->rings->begin(), rings_bytes})});
   }
   if (is_first) GYRE_TRY(progress_.add(*this));
-  return std::shared_ptr<std::byte>(memory, memory->seen(memory->begin()));
+  return std::shared_ptr<void>(memory);
+}
+
+exec::DeviceLink DeviceRelays::link(const Key& key) const {
+  const std::lock_guard lock(mutex_);
+  const RelayedLink& relayed = relayed_.at(key);
+  const exec::PinnedBlock& words = *relayed.memory->words;
+  const exec::PinnedBlock& rings = *relayed.memory->rings;
+  const auto seen = [](const exec::PinnedBlock& block, std::uint64_t offset) {
+    return block.seen(block.begin() + offset);
+  };
+  return {.own = seen(words, 0),
+          .peers = seen(words, relayed.shape.relay_words_bytes()),
+          .lends = false,
+          .own_rings = seen(rings, 0),
+          .peers_rings = seen(rings, relayed.shape.relay_rings_bytes())};
 }
 
 PlannedPorts DeviceRelays::ports_of(const Key& key) const {
@@ -85,9 +106,15 @@ Status DeviceRelays::take(const Key& key, const control::MessageBytes& rank_mess
   {
     const std::lock_guard lock(mutex_);
     RelayedLink& relayed = relayed_[key];
-    std::byte* const own = relayed.memory->begin();
+    std::byte* const words = relayed.memory->words->begin();
+    std::byte* const rings = relayed.memory->rings->begin();
     relayed.relay = std::make_unique<exec::DeviceRelay>(
-        key.first, relayed.shape, exec::DeviceLink{own, own + relayed.shape.link_bytes(), false},
+        key.first, relayed.shape,
+        exec::DeviceLink{.own = words,
+                         .peers = words + relayed.shape.relay_words_bytes(),
+                         .lends = false,
+                         .own_rings = rings,
+                         .peers_rings = rings + relayed.shape.relay_rings_bytes()},
         std::move(send), std::move(relayed.receive));
   }
   progress_.wake();

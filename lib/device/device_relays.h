@@ -22,11 +22,13 @@ namespace gyre::comm {
 class DeviceRelays final : public Driven, public std::enable_shared_from_this<DeviceRelays> {
  public:
   DeviceRelays(Links& links, std::shared_ptr<const exec::CudaDevice> device,
-               const exec::DeviceShape& shape, RelayProgress& progress, std::int64_t liveness_ns)
+               const exec::DeviceShape& shape, RelayProgress& progress,
+               std::shared_ptr<transport::LastingMemory> lasting, std::int64_t liveness_ns)
       : links_(links),
         device_(std::move(device)),
         shape_(shape),
         progress_(progress),
+        lasting_(std::move(lasting)),
         liveness_ns_(liveness_ns) {}
   ~DeviceRelays() override;
 
@@ -34,8 +36,10 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   // Before the first link is opened: the ports that links on the channel of rings take. Others,
   // and all if there is no plan, leave the choice to the transport.
   void follow(PortsByPeer ports) { ports_ = std::move(ports); }
-  // The pieces of a link as kernels reach them: the own one of `bytes`, and the mirror behind it.
-  Result<std::shared_ptr<std::byte>> allocate(const Key& key, std::uint64_t bytes);
+  // The memory of a link, of so many channels. Whoever has kernels that use it keeps the result.
+  Result<std::shared_ptr<void>> allocate(const Key& key, std::uint32_t channels);
+  // As kernels reach it, once it was taken.
+  exec::DeviceLink link(const Key& key) const;
   // The message that lets the peer's relay connect; what its message lets this one do.
   Result<control::MessageBytes> offer(const Key& key);
   Status take(const Key& key, const control::MessageBytes& message);
@@ -66,9 +70,14 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   Status find_missed();
   Status find_ended();
   Status find_silent(std::int64_t now_ns);
+  // Of both ends: this rank's, and the mirror of the peer's behind it.
+  struct RelayMemory {
+    std::unique_ptr<exec::PinnedBlock> words, rings;
+  };
   struct RelayedLink {
     exec::DeviceShape shape;
-    std::shared_ptr<exec::PinnedBlock> memory;
+    std::shared_ptr<const RelayMemory> memory;
+    transport::LastingBuffer lasting;                // of the rings: NICs may have keys of them
     std::unique_ptr<transport::Connection> receive;  // until the peer's message comes
     std::unique_ptr<exec::DeviceRelay> relay;        // from then on
     FileDescriptor process;  // the peer's, when no communicator hears of its end any more
@@ -82,6 +91,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   const std::shared_ptr<const exec::CudaDevice> device_;
   const exec::DeviceShape shape_;
   RelayProgress& progress_;
+  const std::shared_ptr<transport::LastingMemory> lasting_;
   const std::int64_t liveness_ns_;
   PortsByPeer ports_;  // the communicator's thread's
   std::atomic<bool> busy_{false};

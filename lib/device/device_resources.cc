@@ -27,7 +27,7 @@ std::shared_ptr<DeviceRelays> make_relays(const DeviceEnvironment& around,
                                           exec::CudaExecutor& executor) {
   if (!around.demand.relayed) return nullptr;
   auto made = std::make_shared<DeviceRelays>(*around.links, executor.device(), executor.shape(),
-                                             *around.progress, around.liveness_ns);
+                                             *around.progress, around.lasting, around.liveness_ns);
   made->belong_to(executor);
   return made;
 }

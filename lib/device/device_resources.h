@@ -33,6 +33,8 @@ struct DeviceEnvironment {
   DeviceDemand demand;
   Links* links = nullptr;             // over which relays reach each other
   RelayProgress* progress = nullptr;  // which drives them
+  // The memory that NICs may keep keys of.
+  std::shared_ptr<transport::LastingMemory> lasting;
   std::int64_t timeout_ns = 0;
   std::int64_t liveness_ns = 0;
   bool reproducible = false;

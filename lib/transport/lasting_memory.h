@@ -6,11 +6,13 @@
 // do the same to private pages (pinned_pages.h), regions alone count.
 #pragma once
 
+#include "lib/base/owned.h"
 #include "lib/transport/memory_watchers.h"
 #include "lib/transport/region.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace gyre::transport {
@@ -37,5 +39,17 @@ class LastingMemory {
   std::map<std::uint64_t, MemoryRange> buffers_;  // by number
   std::uint64_t added_ = 0;
 };
+
+// A buffer in it, for as long as this lives.
+struct LastingBufferTraits {
+  struct Handle {
+    std::shared_ptr<LastingMemory> memory;
+    std::uint64_t number = 0;
+    friend bool operator==(const Handle&, const Handle&) = default;
+  };
+  static Handle none() { return {}; }
+  static void close(const Handle& handle) { (void)handle.memory->remove(handle.number); }
+};
+using LastingBuffer = Owned<LastingBufferTraits>;
 
 }  // namespace gyre::transport

@@ -3,15 +3,12 @@
 // real kernels.
 #include "lib/cuda/device_relay.h"
 
-#include "tests/support/catch.h"
-#include "tests/support/transports/transport_pair.h"
+#include "tests/support/device/relay_pair.h"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstring>
-#include <random>
 #include <thread>
 
 using namespace gyre;
@@ -21,113 +18,11 @@ using transport::DeliveryMode;
 
 namespace {
 
-constexpr DeviceShape shape = {
-    .channels = 3, .slot_bytes = 256, .slot_shift = 1, .ll_shift = 2, .ll128_shift = 2};
-constexpr std::uint64_t slots = 1 << 1;
+constexpr DeviceShape shape = small_relay_shape;
+constexpr std::uint64_t slots = 1 << shape.slot_shift;
 
-std::uint64_t load(const std::uint64_t* word) {
-  return std::atomic_ref(*const_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
-}
-void store(std::uint64_t* word, std::uint64_t value) {
-  std::atomic_ref(*word).store(value, std::memory_order_release);
-}
-
-// What a rank has of the link, and its kernels' ends on each channel.
-struct Half {
-  struct Line {
-    alignas(128) std::byte bytes[128];
-  };
-  std::vector<Line> own, mirror;
-  DeviceLink link;
-
-  explicit Half(std::uint64_t first)
-      : own(shape.link_bytes() / 128 + 1), mirror(shape.link_bytes() / 128 + 1) {
-    link = {own[0].bytes, mirror[0].bytes, false};
-    for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
-      for (const cuda::DeviceEnd& end : {sender(channel), receiver(channel)})
-        *end.told = *const_cast<std::uint64_t*>(end.heard) = *end.next = first;
-  }
-  cuda::DeviceEnd sender(std::uint32_t channel) const {
-    return send_end(shape, link, channel, cuda::DeviceProtocol::simple);
-  }
-  cuda::DeviceEnd receiver(std::uint32_t channel) const {
-    return receive_end(shape, link, channel, cuda::DeviceProtocol::simple);
-  }
-};
-
-std::uint32_t bytes_of(std::uint64_t number) {
-  constexpr std::array<std::uint32_t, 5> lengths = {256, 0, 1, 129, 64};
-  return lengths[number % lengths.size()];
-}
-
-bool try_send(const cuda::DeviceEnd& end) {
-  const std::uint64_t next = *end.next;
-  if (next - load(end.heard) >= slots) return false;
-  const std::uint64_t slot = next & (slots - 1);
-  fill(end.ring + slot * shape.slot_bytes, bytes_of(next), next);
-  end.notes[slot] = {transport::message_flag(next + 1, 7), bytes_of(next), DeliveryMode::staged};
-  store(end.told, *end.next = next + 1);
-  return true;
-}
-
-// False if nothing is there; what is there has to be what was sent.
-bool try_receive(const cuda::DeviceEnd& end) {
-  const std::uint64_t next = *end.next;
-  if (load(end.heard) == next) return false;
-  REQUIRE(load(end.heard) - next <= slots);
-  const std::uint64_t slot = next & (slots - 1);
-  const transport::SlotHeader note = end.notes[slot];
-  REQUIRE(note.flag == transport::message_flag(next + 1, 7));
-  REQUIRE(note.bytes == bytes_of(next));
-  REQUIRE(note.delivery == DeliveryMode::staged);
-  REQUIRE(is_filled(end.ring + slot * shape.slot_bytes, note.bytes, next));
-  store(end.told, *end.next = next + 1);
-  return true;
-}
-
-// Both halves, rank 0's and rank 1's, each with a relay.
-struct Pair {
-  explicit Pair(Kind kind, std::uint64_t first = 0)
-      : near(kind), other(kind), halves{Half(first), Half(first)} {
-    Side& far = is_one_process(kind) ? near : other;
-    const transport::FifoShape fifo = DeviceRelay::fifo_shape(shape);
-    Link there = open_link(far, near, fifo), back = open_link(near, far, fifo);
-    INFO(there.status.message() << back.status.message());
-    REQUIRE(there.status.ok());
-    REQUIRE(back.status.ok());
-    relays[0] = std::make_unique<DeviceRelay>(1, shape, halves[0].link, std::move(there.sender),
-                                              std::move(back.receiver), first);
-    relays[1] = std::make_unique<DeviceRelay>(0, shape, halves[1].link, std::move(back.sender),
-                                              std::move(there.receiver), first);
-  }
-  // Until `ready`, ten seconds at most.
-  template <typename Ready>
-  bool turn_until(Ready&& ready) {
-    const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
-    while (!ready()) {
-      if (SystemClock::read() > end_ns) return false;
-      bool moved = false;
-      for (auto& relay : relays)
-        if (relay != nullptr && !relay->advance(moved).ok()) return false;
-    }
-    return true;
-  }
-  void leave() {
-    for (auto& relay : relays) relay->leave();
-    CHECK(turn_until([&] { return relays[0]->has_left() && relays[1]->has_left(); }));
-  }
-
-  Side near, other;
-  std::array<Half, 2> halves;
-  std::array<std::unique_ptr<DeviceRelay>, 2> relays;
-};
-
-std::vector<Kind> relay_kinds() {
-  std::vector<Kind> kinds = all_kinds();
-  std::erase(kinds, Kind::self);
-  std::erase(kinds, Kind::shm_processes);  // those take two
-  return kinds;
-}
+bool try_send(const cuda::DeviceEnd& end) { return relay_send(shape, end); }
+bool try_receive(const cuda::DeviceEnd& end) { return relay_receive(shape, end); }
 
 // A raw peer: it says what it likes.
 struct Stranger {
@@ -161,7 +56,7 @@ struct Stranger {
     return status;
   }
 
-  Pair pair;
+  RelayPair pair;
   std::unique_ptr<transport::Connection> sender, sink;
   std::unique_ptr<DeviceRelay> relay;
   transport::SlotWriter writer;
@@ -175,32 +70,19 @@ TEST_CASE("messages of all channels arrive whole and in order, both ways", "[rel
   const std::uint64_t first = GENERATE(0ULL, (1ULL << 32) - 5, (1ULL << 40) - 5, ~0ULL - 5);
   const unsigned slowness = GENERATE(1U, 12U);  // of receivers
   CAPTURE(kind_name(kind), first, slowness);
-  Pair pair(kind, first);
-  std::mt19937_64 random(rng_seed() + slowness);
+  RelayPair pair(kind, {.first = first});
   constexpr std::uint64_t messages = 150;
-  const auto all_came = [&] {
-    bool all = true;
-    for (Half& half : pair.halves)
-      for (std::uint32_t channel = 0; channel < shape.channels; ++channel) {
-        const cuda::DeviceEnd out = half.sender(channel), in = half.receiver(channel);
-        for (auto tries = random() % 3; tries > 0 && *out.next - first < messages; --tries)
-          (void)try_send(out);
-        if (random() % slowness == 0) (void)try_receive(in);
-        all &= *out.next - first == messages && *in.next - first == messages;
-      }
-    return all;
-  };
-  REQUIRE(pair.turn_until(all_came));
+  REQUIRE(pair.stream(messages, first, slowness, rng_seed() + slowness));
   pair.leave();
   // Everything was credited before the goodbye, if it was told.
-  for (Half& half : pair.halves)
+  for (RelayHalf& half : pair.halves)
     for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
-      CHECK(load(half.sender(channel).heard) - first >= messages - slots);
+      CHECK(load_word(half.sender(channel).heard) - first >= messages - slots);
 }
 
 TEST_CASE("a channel that nobody reads holds up no other", "[relay]") {
   const Kind kind = GENERATE(from_range(relay_kinds()));
-  Pair pair(kind);
+  RelayPair pair(kind);
   const cuda::DeviceEnd full = pair.halves[0].sender(0);
   const cuda::DeviceEnd out = pair.halves[0].sender(1), in = pair.halves[1].receiver(1);
   CHECK(pair.turn_until([&] {
@@ -210,13 +92,13 @@ TEST_CASE("a channel that nobody reads holds up no other", "[relay]") {
     return *in.next == 100;
   }));
   CHECK(*full.next == slots);
-  CHECK(load(pair.halves[1].receiver(0).heard) == slots);
+  CHECK(load_word(pair.halves[1].receiver(0).heard) == slots);
 }
 
 TEST_CASE("what was told before a goodbye arrives, and the end is no error", "[relay]") {
   const Kind kind = GENERATE(from_range(relay_kinds()));
   CAPTURE(kind_name(kind));
-  Pair pair(kind);
+  RelayPair pair(kind);
   const cuda::DeviceEnd out = pair.halves[1].sender(2), in = pair.halves[0].receiver(2);
   REQUIRE(try_send(out));
   REQUIRE(try_send(out));
@@ -235,7 +117,7 @@ TEST_CASE("what was told before a goodbye arrives, and the end is no error", "[r
 TEST_CASE("a peer that goes without a goodbye is an error that names it", "[relay]") {
   const Kind kind = GENERATE(Kind::tcp4, Kind::tcp_tls);
   CAPTURE(kind_name(kind));
-  Pair pair(kind);
+  RelayPair pair(kind);
   const cuda::DeviceEnd out = pair.halves[0].sender(0), in = pair.halves[1].receiver(0);
   REQUIRE(pair.turn_until([&] {
     (void)try_send(out);
@@ -302,7 +184,7 @@ TEST_CASE("what a relay says out of turn is refused, and its rank named", "[rela
   CHECK(error.culprits() == std::vector<int>{5});
   CHECK(error.message().find(one.word) != std::string::npos);
   for (std::uint32_t channel = 0; channel < shape.channels; ++channel)
-    CHECK(load(stranger.pair.halves[0].receiver(channel).heard) == 0);
+    CHECK(load_word(stranger.pair.halves[0].receiver(channel).heard) == 0);
 }
 
 TEST_CASE("a message that finds no free slot is refused: it would fall on one unread", "[relay]") {
@@ -312,7 +194,7 @@ TEST_CASE("a message that finds no free slot is refused: it would fall on one un
         {.word = RelayWord::tail, .number = number, .flag = transport::message_flag(number, 3)}, 0);
   const Status error = stranger.judged();
   CHECK(error.message().find("finds no free slot of 2") != std::string::npos);
-  CHECK(load(stranger.pair.halves[0].receiver(0).heard) == slots);
+  CHECK(load_word(stranger.pair.halves[0].receiver(0).heard) == slots);
 }
 
 TEST_CASE("whoever speaks on after a goodbye is refused", "[relay]") {
@@ -323,14 +205,14 @@ TEST_CASE("whoever speaks on after a goodbye is refused", "[relay]") {
 }
 
 TEST_CASE("a kernel that breaks its own link is told apart from a peer", "[relay]") {
-  Pair pair(Kind::shm_threads);
+  RelayPair pair(Kind::shm_threads);
   const cuda::DeviceEnd out = pair.halves[0].sender(0), in = pair.halves[0].receiver(0);
   const int which = GENERATE(0, 1, 2);
-  if (which == 0) store(out.told, slots + 1);
-  if (which == 1) store(in.told, 1);
+  if (which == 0) store_word(out.told, slots + 1);
+  if (which == 1) store_word(in.told, 1);
   if (which == 2) {
     out.notes[0] = {0, 257, DeliveryMode::staged};
-    store(out.told, 1);
+    store_word(out.told, 1);
   }
   CHECK_FALSE(pair.turn_until([] { return false; }));
   bool moved = false;
@@ -340,7 +222,7 @@ TEST_CASE("a kernel that breaks its own link is told apart from a peer", "[relay
 TEST_CASE("a relay that sleeps is woken by what comes", "[relay]") {
   const Kind kind = GENERATE(from_range(relay_kinds()));
   CAPTURE(kind_name(kind));
-  Pair pair(kind);
+  RelayPair pair(kind);
   const cuda::DeviceEnd out = pair.halves[0].sender(1), in = pair.halves[1].receiver(1);
   std::thread sender([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -351,12 +233,12 @@ TEST_CASE("a relay that sleeps is woken by what comes", "[relay]") {
   const std::int64_t begin_ns = SystemClock::read();
   int sleeps = 0;
   bool moved = false;
-  while (sleeps < 100 && pair.relays[1]->advance(moved).ok() && load(in.heard) == 0) {
+  while (sleeps < 100 && pair.relays[1]->advance(moved).ok() && load_word(in.heard) == 0) {
     WaitSet set;
     if (pair.relays[1]->arm(set)) set.sleep(10 * ns_per_s), ++sleeps;
     pair.relays[1]->disarm();
   }
-  CHECK(load(in.heard) == 1);
+  CHECK(load_word(in.heard) == 1);
   CHECK(SystemClock::read() - begin_ns < 5 * ns_per_s);
   sender.join();
   // What a kernel here tells keeps it from sleeping.

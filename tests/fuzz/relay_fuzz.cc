@@ -2,7 +2,7 @@
 // than free slots, never a release of a message that was not sent, never past a slot's end. A
 // refused message changes nothing, and an honest one is never refused. Input: u64 first, then acts:
 // u8 kind (0: kernels here send, 1: they release, 2: a message as it comes, 3: one near an honest
-// one) and what it needs.
+// one, 4: a tail that a wire has pushed) and what it needs.
 #include "lib/cuda/relay_message.h"
 #include "tests/fuzz/input.h"
 
@@ -75,6 +75,36 @@ bool judge(const Said& said, std::array<RelayCounts, 2>& counts) {
   return true;
 }
 
+// The same of a pushed one: the flag has the channel, and the low bits of the honest next number.
+bool judge(const transport::SlotHeader& note, std::array<RelayCounts, 2>& counts) {
+  if (note.flag >> 49 != 0 || note.bytes > 128) return false;
+  RelayCounts& own = counts[note.flag >> 48];
+  const std::uint64_t next = own.landed + 1;
+  if ((note.flag >> 24 ^ next) << 40 != 0 || own.landed == own.returned + slots) return false;
+  own.landed = next;
+  return true;
+}
+
+void take_pushed(fuzz::Input& input, std::array<RelayCounts, 2>& counts) {
+  const std::uint32_t channel = input.take<std::uint8_t>() % 2;
+  const auto distance = static_cast<std::uint64_t>(std::int64_t{input.take<std::int8_t>()});
+  const RelayMessage near{
+      .channel = channel, .number = counts[channel].landed + 1 + distance, .flag = 5};
+  const std::uint64_t change = std::uint64_t{input.take<std::uint8_t>()}
+                               << input.take<std::uint8_t>() % 64;
+  const transport::SlotHeader note{pushed_flag(near) ^ change, input.take<std::uint8_t>(),
+                                   transport::DeliveryMode::push};
+  std::array<RelayCounts, 2> expected = counts;
+  const bool good = judge(note, expected);
+  const auto taken = take_pushed_message(note, shape, counts);
+  GYRE_DEMAND(taken.ok() == good);
+  GYRE_DEMAND(good || fuzz::is_one_line(std::string(taken.status().message())));
+  GYRE_DEMAND(!good || (taken->bytes == note.bytes && pushed_flag(*taken) == note.flag &&
+                        taken->number == counts[taken->channel].landed &&
+                        taken->flag >> 24 == taken->number << 24 >> 24));
+  GYRE_DEMAND(counts == expected);
+}
+
 }  // namespace
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -83,11 +113,15 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::array<RelayCounts, 2> counts;
   counts.fill({first, first, first, first});
   while (!input.empty()) {
-    const int kind = input.take<std::uint8_t>() % 4;
+    const int kind = input.take<std::uint8_t>() % 5;
     if (kind < 2) {
       RelayCounts& own = counts[input.take<std::uint8_t>() % 2];
       if (kind == 0 && own.sent - own.freed < slots) ++own.sent;
       if (kind == 1 && own.returned != own.landed) ++own.returned;
+      continue;
+    }
+    if (kind == 4) {
+      take_pushed(input, counts);
       continue;
     }
     const Said said = kind == 2 ? said_by(input.take_block()) : near_honest(input, counts);

@@ -39,6 +39,12 @@ class Acts {
     script_.number(place).number(change);
     return *this;
   }
+  Acts& pushes(std::uint8_t channel, std::int8_t distance, std::uint8_t bytes = 9,
+               std::uint8_t change = 0, std::uint8_t place = 0) {
+    script_.number(std::uint8_t{4}).number(channel).number(distance).number(change).number(place);
+    script_.number(bytes);
+    return *this;
+  }
   operator Bytes() { return script_; }
 
  private:
@@ -78,6 +84,13 @@ void add_relay_seeds(Seeds& seeds) {
   add("past_the_slot", Acts().near(0, tail, 0, 129).says(message(1, 129), 129));
   add("fewer_bytes", Acts().says(message(1, 64), 63).says(message(1, 64), 65));
   add("word_none", Acts().near(0, RelayWord{0}, 0).near(0, RelayWord{4}, 0));
+  add("pushed", Acts().pushes(0, 0).near(0, tail, 0).releases(0).pushes(0, 0).pushes(1, 0, 128));
+  add("pushed_no_free_slot", Acts().pushes(0, 0).pushes(0, 0).pushes(0, 0));
+  add("pushed_out_of_order", Acts().pushes(0, 1).pushes(0, -1));
+  add("pushed_past_the_slot", Acts().pushes(0, 0, 129));
+  add("pushed_channel", Acts().pushes(1, 0, 9, 1, 49).pushes(1, 0, 9, 1, 48));
+  add("pushed_numbers_turn",
+      Acts(~0ULL - 1).pushes(0, 0).pushes(0, 0).releases(0).pushes(0, 0, 9, 1, 24));
   struct Lie {
     const char* name;
     std::uint8_t place;

@@ -8,15 +8,23 @@ struct RelayMesh::Half {
   struct Line {
     alignas(128) std::byte bytes[128];
   };
-  std::vector<Line> own, mirror;
+  std::vector<Line> own, mirror, own_rings, mirror_rings;
   FifoMemory incoming;
   std::unique_ptr<exec::DeviceRelay> relay;
 
   explicit Half(const exec::DeviceShape& shape)
-      : own(shape.link_bytes() / 128 + 1),
+      : own(shape.relay_words_bytes() / 128 + 1),
         mirror(own.size()),
+        own_rings(shape.relay_rings_bytes() / 128 + 1),
+        mirror_rings(own_rings.size()),
         incoming(exec::DeviceRelay::fifo_shape(shape)) {}
-  exec::DeviceLink link() { return {own[0].bytes, mirror[0].bytes, false}; }
+  exec::DeviceLink link() {
+    return {.own = own[0].bytes,
+            .peers = mirror[0].bytes,
+            .lends = false,
+            .own_rings = own_rings[0].bytes,
+            .peers_rings = mirror_rings[0].bytes};
+  }
 };
 
 RelayMesh::RelayMesh(std::uint32_t channels, std::uint64_t slot_bytes, std::uint32_t slot_shift)
