@@ -35,10 +35,12 @@ transport::FifoShape DeviceRelay::fifo_shape(const DeviceShape& shape) {
 
 DeviceRelay::DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& link,
                          std::unique_ptr<transport::Connection> send,
-                         std::unique_ptr<transport::Connection> receive, std::uint64_t first)
+                         std::unique_ptr<transport::Connection> receive, std::uint64_t first,
+                         const RelayPlaces& places)
     : peer_(peer),
       shape_(shape),
       link_(link),
+      places_(places),
       send_(std::move(send)),
       receive_(std::move(receive)),
       counts_(shape.channels, RelayCounts{first, first, first, first}) {
@@ -54,7 +56,8 @@ DeviceRelay::DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& l
   lend_rings();
 }
 
-// Of memory that does not last, or that the NIC refuses, the wire has and lends nothing.
+// Of memory that does not last, or that the NIC refuses, the wire has and lends nothing. Of a GPU's
+// memory it is to store all: nothing else reaches it.
 void DeviceRelay::lend_rings() {
   const std::uint64_t bytes = shape_.relay_rings_bytes();
   if (transport::Carrier* const wire = send_->carrier(); wire != nullptr)
@@ -62,7 +65,8 @@ void DeviceRelay::lend_rings() {
   if (transport::Carrier* const wire = receive_->carrier(); wire != nullptr)
     wire->lend({.region = transport::region_same_process,
                 .offset = reinterpret_cast<std::uintptr_t>(link_.own_rings),
-                .bytes = bytes},
+                .bytes = bytes,
+                .stores_all = places_.own_on_gpu ? 1U : 0U},
                only_call);
 }
 
@@ -118,6 +122,7 @@ void DeviceRelay::join() {
     const transport::Loan loan = send_->fifo().control->receiver_grant.read();
     peer_lends_ =
         loan.region == transport::region_same_process && loan.bytes == shape_.relay_rings_bytes();
+    peer_needs_all_ = loan.stores_all != 0;
   }
   writer_ = transport::SlotWriter(send_->fifo());
   reader_ = transport::SlotReader(receive_->fifo());
@@ -172,7 +177,13 @@ Status DeviceRelay::deliver(bool& moved) {
     return {};
   }
   const std::uint64_t slot = (said.number - 1) & ((1ULL << shape_.slot_shift) - 1);
-  if (note.delivery == transport::DeliveryMode::staged)
+  const bool is_copied = note.delivery == transport::DeliveryMode::staged && said.bytes > 0;
+  if (is_copied && places_.own_on_gpu)
+    return Status(Code::RemoteError,
+                  fmt::format("its message of {} bytes came through the host, and was to go to the "
+                              "GPU's memory",
+                              said.bytes));
+  if (is_copied)
     std::memcpy(gives.ring + slot * shape_.slot_bytes, reader_.place() + relay_header_bytes,
                 said.bytes);
   gives.notes[slot] = {said.flag, said.bytes, transport::DeliveryMode::staged};
@@ -219,35 +230,39 @@ Status DeviceRelay::ship_message(std::uint32_t channel, bool& moved) {
     return internal_error(fmt::format(
         "a kernel has sent messages {} to {} to rank {}, {} released; the first of {} bytes",
         counts.sent, tail, peer_, counts.freed, note.bytes));
-  commit_tail({.channel = channel,
-               .word = RelayWord::tail,
-               .number = ++counts.sent,
-               .flag = note.flag,
-               .bytes = note.bytes},
-              takes.ring + slot * shape_.slot_bytes);
   moved = true;
-  return {};
+  return commit_tail({.channel = channel,
+                      .word = RelayWord::tail,
+                      .number = ++counts.sent,
+                      .flag = note.flag,
+                      .bytes = note.bytes},
+                     takes.ring + slot * shape_.slot_bytes);
 }
 
 // `place`: the slot of the mirror's ring. The peer's has the same offset in its rings.
-void DeviceRelay::commit_tail(const RelayMessage& tail, const std::byte* place) {
-  const bool is_long = tail.bytes >= transport::min_lent_bytes;
-  const bool stays = is_long && held_ != nullptr, pushes = is_long && peer_lends_;
+Status DeviceRelay::commit_tail(const RelayMessage& tail, const std::byte* place) {
+  const bool is_long = tail.bytes >= transport::min_lent_bytes, is_any = tail.bytes > 0;
+  const bool stays = places_.mirror_on_gpu ? is_any : is_long && held_ != nullptr;
+  const bool pushes = peer_lends_ && (peer_needs_all_ ? is_any : is_long);
+  if (stays && held_ == nullptr)
+    return internal_error(fmt::format("no wire holds the rings to rank {}", peer_));
   std::byte* const staged = writer_.place() + relay_header_bytes;
   if (!stays) std::memcpy(staged, place, tail.bytes);
-  if (!stays && !pushes) return commit(tail);
+  if (!stays && !pushes) return commit(tail), Status();
   transport::LentParts& parts = lent_parts(writer_.view(), writer_.tail());
   parts = {};
   if (pushes) {
     (void)parts.add({stays ? place : staged, static_cast<std::uint64_t>(place - link_.peers_rings),
                      tail.bytes});
-    return writer_.commit(tail.bytes, pushed_flag(tail), transport::DeliveryMode::push);
+    writer_.commit(tail.bytes, pushed_flag(tail), transport::DeliveryMode::push);
+    return {};
   }
   std::memcpy(writer_.place(), &tail, sizeof tail);
   (void)parts.add({writer_.place(), 0, relay_header_bytes});
   (void)parts.add({place, relay_header_bytes, tail.bytes});
   writer_.commit(static_cast<std::uint32_t>(relay_header_bytes) + tail.bytes, tail.number,
                  transport::DeliveryMode::pull);
+  return {};
 }
 
 void DeviceRelay::commit(const RelayMessage& message) {

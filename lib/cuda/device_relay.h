@@ -10,8 +10,9 @@
 // Where the transport has a Carrier, the relay is a caller of it with one call, which takes as long
 // as the relay. The wire may hold the mirror's rings: then it reads messages where kernels wrote
 // them. Each end lends its own rings, or says that it does not: where it does, the other end's wire
-// writes messages there. Each end decides that for itself. A slot that kernels have sent stays as
-// it is until the far kernel has released it, so it lasts as long as the wire needs it.
+// writes messages there. Each end decides that for itself. Rings that the wire may hold or write
+// may lie in the GPU's memory, where the relay does not reach them. A slot that kernels have sent
+// stays as it is until the far kernel has released it, so it lasts as long as the wire needs it.
 #pragma once
 
 #include "lib/base/wait.h"
@@ -24,6 +25,11 @@
 
 namespace gyre::exec {
 
+// Which rings lie in the GPU's memory. A relay's wires can have those.
+struct RelayPlaces {
+  bool own_on_gpu = false, mirror_on_gpu = false;
+};
+
 // One thread at a time.
 class DeviceRelay {
  public:
@@ -31,7 +37,8 @@ class DeviceRelay {
   // ends that lend nothing. `first`: what words of the link stand at; zero, but in tests.
   DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& link,
               std::unique_ptr<transport::Connection> send,
-              std::unique_ptr<transport::Connection> receive, std::uint64_t first = 0);
+              std::unique_ptr<transport::Connection> receive, std::uint64_t first = 0,
+              const RelayPlaces& places = {});
   // Of both connections.
   static transport::FifoShape fifo_shape(const DeviceShape& shape);
 
@@ -72,7 +79,7 @@ class DeviceRelay {
   Status ship(bool& moved);
   Status ship_released(std::uint32_t channel, bool& moved);
   Status ship_message(std::uint32_t channel, bool& moved);
-  void commit_tail(const RelayMessage& tail, const std::byte* place);
+  Status commit_tail(const RelayMessage& tail, const std::byte* place);
   void commit(const RelayMessage& message);
   void say_goodbye(bool& moved);
   bool has_told(std::uint32_t channel) const;
@@ -81,10 +88,12 @@ class DeviceRelay {
   const int peer_;
   const DeviceShape shape_;
   const DeviceLink link_;
+  const RelayPlaces places_;
   // The wire's right to the mirror's rings; it outlives the connection, and what was lent as well.
   std::shared_ptr<const void> held_;
   const std::unique_ptr<transport::Connection> send_, receive_;
   bool peer_lends_ = false;
+  bool peer_needs_all_ = false;  // it does not reach what it lends
   transport::SlotWriter writer_;
   transport::SlotReader reader_;
   std::vector<Channel> channels_;

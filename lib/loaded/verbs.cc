@@ -49,6 +49,10 @@ Result<std::unique_ptr<const Verbs>> load_verbs(const char* library, const char*
         fmt::format("{} has no {}: install rdma-core 32 or newer", library, symbol));
   GYRE_VERBS_SYMBOLS(GYRE_VERBS_FIND)
 #undef GYRE_VERBS_FIND
+#define GYRE_VERBS_FIND(result, member, symbol, parameters) \
+  table->member = reinterpret_cast<decltype(table->member)>(dlsym(opened, symbol));
+  GYRE_VERBS_OPTIONAL_SYMBOLS(GYRE_VERBS_FIND)
+#undef GYRE_VERBS_FIND
   table->query_port = query_port;
   table->post_send = post_send;
   table->post_recv = post_recv;

@@ -45,9 +45,16 @@ namespace gyre::loaded {
   X(int, destroy_qp, "ibv_destroy_qp", (ibv_qp * pair))                                            \
   X(const char*, status_text, "ibv_wc_status_str", (ibv_wc_status status))
 
+// Of rdma-core 34; null where the library is older.
+#define GYRE_VERBS_OPTIONAL_SYMBOLS(X)                                                        \
+  X(ibv_mr*, reg_dmabuf_mr, "ibv_reg_dmabuf_mr",                                              \
+    (ibv_pd * domain, std::uint64_t offset, std::size_t bytes, std::uint64_t start, int file, \
+     int access))
+
 struct Verbs {
 #define GYRE_VERBS_MEMBER(result, member, symbol, parameters) result(*member) parameters = nullptr;
   GYRE_VERBS_SYMBOLS(GYRE_VERBS_MEMBER)
+  GYRE_VERBS_OPTIONAL_SYMBOLS(GYRE_VERBS_MEMBER)
 #undef GYRE_VERBS_MEMBER
   // Inline in the header.
   int (*query_port)(ibv_context* context, std::uint8_t number, ibv_port_attr* port) = nullptr;

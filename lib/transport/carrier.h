@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace gyre::transport {
 
@@ -61,7 +63,12 @@ class Carrier {
  public:
   virtual ~Carrier() = default;
   // Lets the wire reach the memory as long as the caller keeps this. Null: its bytes are copied.
+  // At a receiving end, what is held can be lent later, without fail.
   virtual std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept = 0;
+  // Why the last `hold` gave nothing, as far as it is known.
+  virtual std::string refusal() const { return {}; }
+  // The wire's ports here: "mlx5_0:1".
+  virtual std::vector<std::string> ports() const { return {}; }
   // The receiving end: tells the sender what it may write in the call of this sequence, which it
   // waits for. `loan.offset` is a plain address, if anything is lent.
   virtual void lend(const Loan& loan, std::uint64_t sequence) noexcept = 0;

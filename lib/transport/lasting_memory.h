@@ -17,6 +17,17 @@
 
 namespace gyre::transport {
 
+// A buffer in the memory of a GPU, and how NICs get at it.
+struct GpuBuffer {
+  MemoryRange range;
+  // By this descriptor of a dmabuf, whose first byte is the buffer's; or by its address, as a
+  // module of the kernel lets them (nvidia_peermem).
+  FileDescriptor dmabuf;
+  // The GPU may see a word in the host's memory before it sees what a NIC wrote here earlier,
+  // unless the NIC has read here meanwhile.
+  bool needs_flush = true;
+};
+
 // Any thread. Connections may outlive the communicator, and keep it: a graph's relays do.
 class LastingMemory {
  public:
@@ -26,6 +37,10 @@ class LastingMemory {
   bool covers(const void* memory, std::uint64_t bytes) const;
   // A buffer that its owner keeps until `remove` of the number, which is never 0.
   std::uint64_t add(const MemoryRange& buffer);
+  // The same in the memory of a GPU.
+  std::uint64_t add_gpu(std::shared_ptr<const GpuBuffer> buffer);
+  // The one in which that lies; null: none.
+  std::shared_ptr<const GpuBuffer> find_gpu(const void* memory, std::uint64_t bytes) const;
   // False if there is no such number.
   bool remove(std::uint64_t number);
 
@@ -36,7 +51,11 @@ class LastingMemory {
   RegionTable& regions_;
   MemoryWatchers watchers_;  // of the buffers
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, MemoryRange> buffers_;  // by number
+  struct KnownBuffer {
+    MemoryRange range;
+    std::shared_ptr<const GpuBuffer> of_gpu;  // null: it is the host's
+  };
+  std::map<std::uint64_t, KnownBuffer> buffers_;  // by number
   std::uint64_t added_ = 0;
 };
 

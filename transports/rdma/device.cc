@@ -1,10 +1,12 @@
 #include "transports/rdma/device.h"
 
+#include "lib/base/log.h"
 #include "transports/rdma/private_pages.h"
 
 #include <fmt/core.h>
 
 #include <cerrno>
+#include <string_view>
 #include <sys/resource.h>
 
 namespace gyre::transport {
@@ -17,6 +19,10 @@ std::string memlock_text() {
       "; this process may lock {} bytes (RLIMIT_MEMLOCK): `ulimit -l unlimited`, or "
       "LimitMEMLOCK=infinity of the service that starts it, allows more",
       limit.rlim_cur);
+}
+
+void log_gpu_memory(const RdmaPort& port, std::size_t bytes, std::string_view way) {
+  log_info(Subsystem::net, "{} has {} bytes of a GPU's memory by {}", port.name(), bytes, way);
 }
 
 }  // namespace
@@ -57,6 +63,26 @@ int RdmaDevice::try_to_register(std::span<std::byte> memory, int access,
   return 0;
 }
 
+int RdmaDevice::try_to_register_gpu(std::span<std::byte> memory, const GpuBuffer& buffer,
+                                    int access, loaded::VerbsMemory& made) const {
+  const auto by_address = [&] {
+    const int why = try_to_register(memory, access, made);
+    if (why == 0) log_gpu_memory(port_, memory.size(), "their address");
+    return why;
+  };
+  if (!buffer.dmabuf.has_value() || verbs().reg_dmabuf_mr == nullptr) return by_address();
+  errno = 0;
+  ibv_mr* const object = verbs().reg_dmabuf_mr(
+      domain(), static_cast<std::uint64_t>(memory.data() - buffer.range.data), memory.size(),
+      reinterpret_cast<std::uintptr_t>(memory.data()), buffer.dmabuf.get(), access);
+  // A device whose driver in the kernel knows no dmabufs.
+  if (object == nullptr && (errno == EOPNOTSUPP || errno == EPROTONOSUPPORT)) return by_address();
+  if (object == nullptr) return errno != 0 ? errno : ENOMEM;
+  made = loaded::VerbsMemory({&verbs(), object});
+  log_gpu_memory(port_, memory.size(), "a dmabuf");
+  return 0;
+}
+
 Status RdmaDevice::registering_failed(std::size_t bytes, int why) const {
   const Status failed = Status::from_errno(
       fmt::format("registering {} bytes with RDMA device {}", bytes, port_.device->name()), why);
@@ -74,6 +100,11 @@ Result<loaded::VerbsMemory> RdmaDevice::register_memory(std::span<std::byte> mem
 
 RemoteMemory RdmaDevice::probed() const {
   return {reinterpret_cast<std::uintptr_t>(probed_.get().data), probed_memory_.get()->rkey};
+}
+
+ibv_sge RdmaDevice::sink() const {
+  return {reinterpret_cast<std::uintptr_t>(probed_.get().data), sizeof(std::uint32_t),
+          probed_memory_.get()->lkey};
 }
 
 std::string RdmaDevice::trouble() {

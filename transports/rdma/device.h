@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lib/base/owned.h"
+#include "lib/transport/lasting_memory.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/ports.h"
 
@@ -39,9 +40,14 @@ class RdmaDevice {
   Result<loaded::VerbsMemory> register_memory(std::span<std::byte> memory, int access) const;
   // The same, and why it failed: an errno, or 0.
   int try_to_register(std::span<std::byte> memory, int access, loaded::VerbsMemory& made) const;
+  // The same of memory of a GPU, in that buffer: by its dmabuf, or by its address.
+  int try_to_register_gpu(std::span<std::byte> memory, const GpuBuffer& buffer, int access,
+                          loaded::VerbsMemory& made) const;
   Status registering_failed(std::size_t bytes, int why) const;
   // Where peers may write nothing, to see whether this NIC answers.
   RemoteMemory probed() const;
+  // Where reads of which nobody wants the bytes put these.
+  ibv_sge sink() const;
   // See VerbsDevice.
   void take_events() { port_.device->take_events(); }
   // What is wrong with the port now, for the text of an error; empty if nothing is. It takes the

@@ -31,10 +31,21 @@ std::shared_ptr<const Registration> RdmaEnd::register_lent(const void* memory,
     RegistrationCache::NicList devices;
     for (const RdmaRail& rail : link_.rails())
       if (rail.queues != nullptr) devices.push_back(rail.queues->shared_device());
-    return registrations_->hold(memory, bytes, devices);
+    std::string why;
+    auto held = registrations_->hold(memory, bytes, devices, &why);
+    if (held == nullptr)
+      refusal_ = why.empty() ? "the NIC has been asked for it before, or has no room" : why;
+    return held;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
+}
+
+std::vector<std::string> RdmaEnd::ports() const {
+  std::vector<std::string> names;
+  for (const RdmaRail& rail : link_.rails())
+    if (rail.queues != nullptr) names.push_back(rail.queues->device().port().name());
+  return names;
 }
 
 Status RdmaEnd::progress() {

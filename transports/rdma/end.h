@@ -57,6 +57,8 @@ class RdmaEnd : public Connection, protected Carrier, protected CompletionTaker 
   void fail(Status status) { error_ = link_.broken(std::move(status)); }
 
   // Carrier; each end does its own part.
+  std::string refusal() const override { return refusal_; }
+  std::vector<std::string> ports() const override;
   std::shared_ptr<const void> hold(const void*, std::uint64_t) noexcept override { return nullptr; }
   void lend(const Loan&, std::uint64_t) noexcept override {}
   void end_loan() noexcept override {}
@@ -68,6 +70,7 @@ class RdmaEnd : public Connection, protected Carrier, protected CompletionTaker 
   std::size_t grant_offset_ = 0;
   RdmaLink link_;
   const std::shared_ptr<RegistrationCache> registrations_;
+  std::string refusal_;
   Status error_;
 };
 

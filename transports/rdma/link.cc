@@ -33,6 +33,8 @@ std::string_view kind_text(WorkKind kind) {
       return "empty write";
     case WorkKind::grant:
       return "grant of memory";
+    case WorkKind::flush:
+      return "flush of writes to a GPU's memory";
   }
   return "request";
 }
@@ -124,7 +126,24 @@ Status RdmaLink::stop(std::size_t rail) {
   do {
     GYRE_TRY(drain(rail, flushed));
   } while (stopped && queues.has_receives() && SystemClock::read() < until_ns);
-  return {};
+  return queues.has_flush() ? flush_last(rail) : Status();
+}
+
+// What this NIC has written no other one can order. It may hang as its port does.
+Status RdmaLink::flush_last(std::size_t rail) {
+  RdmaQueues& queues = *rails_[rail].queues;
+  const std::int64_t until_ns = SystemClock::read() + max_flush_ns;
+  const Status posted =
+      queues.has_flush_failed() ? Status() : queues.post_flush(rails_[rail].flushed, last_flush);
+  Status others;  // of requests that are given up
+  while (posted.ok() && queues.is_flushing() && SystemClock::read() < until_ns)
+    GYRE_TRY(drain(rail, others));
+  if (posted.ok() && !queues.is_flushing() && !queues.has_flush_failed()) return {};
+  return Status(
+      Code::SystemError,
+      fmt::format("port {} is lost, and whether all that it wrote to the GPU's memory is "
+                  "there cannot be found out{}{}",
+                  queues.device().port().name(), posted.ok() ? "" : ": ", posted.message()));
 }
 
 Status RdmaLink::tell(WorkKind kind, const Notice& notice) {

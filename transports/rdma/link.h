@@ -21,6 +21,7 @@ namespace gyre::transport {
 struct RdmaRail {
   std::shared_ptr<RdmaDevice> device;  // of the keys: it outlives them
   loaded::VerbsMemory slots, notes;    // this end's
+  RemoteMemory flushed{};              // a word of what the peer may write, if it is to be flushed
   std::unique_ptr<RdmaQueues> queues;  // null: not used, or lost
   RdmaAddress there{};
   std::uint8_t planned = 0;      // of a rail whose ports are planned at both ends; see RdmaWay
@@ -41,6 +42,8 @@ class CompletionTaker {
 
 class RdmaLink {
  public:
+  // The number of the flush of a rail that is lost; those of its user have others.
+  static constexpr std::uint64_t last_flush = 1;
   RdmaLink(CompletionTaker& taker, std::vector<RdmaRail> rails,
            std::shared_ptr<RdmaFarewell> farewell, std::string_view toward, int peer)
       : taker_(taker),
@@ -88,6 +91,7 @@ class RdmaLink {
   // Takes what is there; `failed` becomes the first failure.
   Status drain(std::size_t rail, Status& failed);
   Status stop(std::size_t rail);
+  Status flush_last(std::size_t rail);
   void note_answer(std::size_t rail, WorkTag tag);
   Status look_at(std::size_t rail, std::int64_t now_ns, std::int64_t limit_ns);
   Status give_up(std::size_t rail, Status why);

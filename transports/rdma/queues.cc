@@ -57,13 +57,16 @@ Result<std::unique_ptr<RdmaQueues>> RdmaQueues::make(std::shared_ptr<RdmaDevice>
                                                      const RdmaGid& gid, std::size_t pairs,
                                                      QueueDepth depth) {
   std::unique_ptr<RdmaQueues> made(new RdmaQueues(std::move(device), gid));
-  const auto entries = static_cast<std::uint32_t>(pairs) * (depth.send + depth.receive);
-  GYRE_TRY(made->make_completions(entries));
+  GYRE_TRY(made->make_completions(completion_entries(pairs, depth)));
   for (std::size_t i = 0; i < pairs; ++i) {
     GYRE_TRY(made->make_pair(depth));
     GYRE_TRY(made->post_receives(i, depth.receive));
   }
   return made;
+}
+
+std::uint32_t RdmaQueues::completion_entries(std::size_t pairs, QueueDepth depth) {
+  return static_cast<std::uint32_t>(pairs) * (depth.send + depth.receive) + max_flushes;
 }
 
 Status RdmaQueues::make_completions(std::uint32_t entries) {
@@ -101,19 +104,21 @@ Status RdmaQueues::make_pair(QueueDepth depth) {
   GYRE_TRY(adopt(pair, verbs, made, "making a queue pair"));
   inline_bytes_ = pairs_.empty() ? wanted.cap.max_inline_data
                                  : std::min(inline_bytes_, wanted.cap.max_inline_data);
+  GYRE_TRY(prepare(pair.get().object, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+  first_packets_.push_back(random_packet_number());
+  pairs_.push_back(std::move(pair));
+  return {};
+}
+
+Status RdmaQueues::prepare(ibv_qp* pair, unsigned access) {
   ibv_qp_attr fresh{};
   fresh.qp_state = IBV_QPS_INIT;
   fresh.pkey_index = 0;
   fresh.port_num = device_->port().number;
-  fresh.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  if (const int failed =
-          verbs.modify_qp(pair.get().object, &fresh,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-      failed != 0)
-    return Status::from_errno("preparing a queue pair", failed);
-  first_packets_.push_back(random_packet_number());
-  pairs_.push_back(std::move(pair));
-  return {};
+  fresh.qp_access_flags = access;
+  constexpr int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  const int failed = device_->verbs().modify_qp(pair, &fresh, mask);
+  return failed == 0 ? Status() : Status::from_errno("preparing a queue pair", failed);
 }
 
 RdmaAddress RdmaQueues::address(const std::string& host_name) const {
@@ -129,15 +134,15 @@ RdmaAddress RdmaQueues::address(const std::string& host_name) const {
   return own;
 }
 
-ibv_qp_attr RdmaQueues::receiving(const RdmaAddress& peer, std::size_t pair) const {
+ibv_qp_attr RdmaQueues::receiving(const RdmaAddress& peer, const QueuePairNumbers& other) const {
   const RdmaOptions& options = device_->options();
   const ibv_port_attr& port = device_->port().attributes;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu =
       std::min(static_cast<ibv_mtu>(peer.mtu), static_cast<ibv_mtu>(port.active_mtu));
-  attributes.dest_qp_num = peer.pairs[pair].pair;
-  attributes.rq_psn = peer.pairs[pair].first_packet;
+  attributes.dest_qp_num = other.pair;
+  attributes.rq_psn = other.first_packet;
   attributes.max_dest_rd_atomic = 1;
   attributes.min_rnr_timer = receiver_timer;
   ibv_ah_attr& way = attributes.ah_attr;
@@ -156,32 +161,73 @@ ibv_qp_attr RdmaQueues::receiving(const RdmaAddress& peer, std::size_t pair) con
 }
 
 Status RdmaQueues::join(const RdmaAddress& peer) {
+  for (std::size_t i = 0; i < pairs_.size(); ++i)
+    GYRE_TRY(join(pairs_[i].get().object, peer, peer.pairs[i], first_packets_[i]));
+  return {};
+}
+
+Status RdmaQueues::join(ibv_qp* pair, const RdmaAddress& peer, const QueuePairNumbers& other,
+                        std::uint32_t first_packet) {
   const loaded::Verbs& verbs = device_->verbs();
   const RdmaOptions& options = device_->options();
   const auto doing = [&] {
     return fmt::format("joining port {} with {} ({})", device_->port().name(), gid_text(peer.gid),
                        peer.place);
   };
-  for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    ibv_qp_attr to_receive = receiving(peer, i);
-    constexpr int receive_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    if (const int failed = verbs.modify_qp(pairs_[i].get().object, &to_receive, receive_mask);
-        failed != 0)
-      return failure_on_the_way("finding the way to the peer's GID", failed).while_doing(doing());
-    ibv_qp_attr to_send{};
-    to_send.qp_state = IBV_QPS_RTS;
-    to_send.timeout = static_cast<std::uint8_t>(options.timeout);
-    to_send.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
-    to_send.rnr_retry = wait_for_receiver;
-    to_send.sq_psn = first_packets_[i];
-    to_send.max_rd_atomic = 1;
-    constexpr int send_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                              IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-    if (const int failed = verbs.modify_qp(pairs_[i].get().object, &to_send, send_mask);
-        failed != 0)
-      return Status::from_errno("allowing a queue pair to send", failed).while_doing(doing());
-  }
+  ibv_qp_attr to_receive = receiving(peer, other);
+  constexpr int receive_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  if (const int failed = verbs.modify_qp(pair, &to_receive, receive_mask); failed != 0)
+    return failure_on_the_way("finding the way to the peer's GID", failed).while_doing(doing());
+  ibv_qp_attr to_send{};
+  to_send.qp_state = IBV_QPS_RTS;
+  to_send.timeout = static_cast<std::uint8_t>(options.timeout);
+  to_send.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
+  to_send.rnr_retry = wait_for_receiver;
+  to_send.sq_psn = first_packet;
+  to_send.max_rd_atomic = 1;
+  constexpr int send_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+  if (const int failed = verbs.modify_qp(pair, &to_send, send_mask); failed != 0)
+    return Status::from_errno("allowing a queue pair to send", failed).while_doing(doing());
+  return {};
+}
+
+// Of the flush queue pair nothing is inline, and one that answers its own reads needs no receive
+// requests. Its packets never leave the NIC.
+Status RdmaQueues::make_flush() {
+  const loaded::Verbs& verbs = device_->verbs();
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = completions_.get().object;
+  wanted.cap = {max_flushes, 1, 1, 1, 0};
+  wanted.qp_type = IBV_QPT_RC;
+  errno = 0;
+  loaded::VerbsPair made;
+  GYRE_TRY(adopt(made, verbs, verbs.create_qp(device_->domain(), &wanted),
+                 "making a queue pair for flushes"));
+  GYRE_TRY(prepare(made.get().object, IBV_ACCESS_REMOTE_READ));
+  const QueuePairNumbers own{made.get()->qp_num, random_packet_number()};
+  GYRE_TRY(join(made.get().object, address("this host"), own, own.first_packet));
+  flush_ = std::move(made);
+  return {};
+}
+
+Status RdmaQueues::post_flush(const RemoteMemory& word, std::uint64_t number) {
+  ibv_sge sink = device_->sink();
+  ibv_send_wr request{};
+  request.wr_id =
+      WorkTag{WorkKind::flush, static_cast<std::uint8_t>(pairs_.size() - 1), number}.to_id();
+  request.sg_list = &sink;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_READ;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = word.address;
+  request.wr.rdma.rkey = word.key;
+  ibv_send_wr* bad = nullptr;
+  if (const int failed = device_->verbs().post_send(flush_.get().object, &request, &bad);
+      failed != 0)
+    return Status::from_errno("posting a read that flushes writes to a GPU's memory", failed);
+  ++flushes_;
   return {};
 }
 
@@ -227,9 +273,16 @@ Result<std::span<const ibv_wc>> RdmaQueues::poll() {
                                                  trouble.empty() ? "" : ": ", trouble));
   }
   const std::span<const ibv_wc> found(polled_.data(), static_cast<std::size_t>(count));
-  receives_ -= static_cast<std::uint32_t>(std::ranges::count_if(
-      found, [](const ibv_wc& one) { return WorkTag::of(one.wr_id).kind == WorkKind::receive; }));
+  for (const ibv_wc& one : found) note_done(one);
   return found;
+}
+
+void RdmaQueues::note_done(const ibv_wc& completion) {
+  const WorkKind kind = WorkTag::of(completion.wr_id).kind;
+  if (kind == WorkKind::receive) --receives_;
+  if (kind != WorkKind::flush) return;
+  --flushes_;
+  has_flush_failed_ |= completion.status != IBV_WC_SUCCESS;
 }
 
 Status RdmaQueues::arm(WaitSet& set) {

@@ -18,7 +18,7 @@
 namespace gyre::transport {
 
 // The use of a work request, told back by its completion.
-enum class WorkKind : std::uint8_t { receive, message, notice, credit, close, probe, grant };
+enum class WorkKind : std::uint8_t { receive, message, notice, credit, close, probe, grant, flush };
 struct WorkTag {
   WorkKind kind = WorkKind::receive;
   std::uint8_t pair = 0;     // index of the queue pair
@@ -85,6 +85,9 @@ class RdmaQueues {
                                                   const RdmaGid& gid, std::size_t pairs,
                                                   QueueDepth depth);
 
+  // Of the completion queue that so many pairs take.
+  static std::uint32_t completion_entries(std::size_t pairs, QueueDepth depth);
+
   RdmaDevice& device() const { return *device_; }
   const std::shared_ptr<RdmaDevice>& shared_device() const { return device_; }
   RdmaNetwork network() const { return gid_.network; }
@@ -100,6 +103,14 @@ class RdmaQueues {
   Status post(std::size_t pair, ibv_send_wr& first);
   // A message without bytes on the first pair.
   Status post_notice(WorkKind kind, Notice notice);
+  // A queue pair that is joined with itself, for what follows. Once.
+  Status make_flush();
+  bool has_flush() const { return flush_.has_value(); }
+  // Reads a word here, which arrives behind all that the peer has written by these queue pairs and
+  // that was told by `poll`. At most `max_flushes` are under way.
+  Status post_flush(const RemoteMemory& word, std::uint64_t number);
+  bool is_flushing() const { return flushes_ > 0; }
+  bool has_flush_failed() const { return has_flush_failed_; }
   // Completions, at most 16 of them; until the next call.
   Result<std::span<const ibv_wc>> poll();
   // The set wakes on the next completion. The caller polls once more afterwards.
@@ -115,12 +126,18 @@ class RdmaQueues {
   Status overflow();
 
  private:
+  static constexpr std::uint32_t max_flushes = 2;  // under way
   explicit RdmaQueues(std::shared_ptr<RdmaDevice> device, const RdmaGid& gid)
       : device_(std::move(device)), gid_(gid) {}
+  void note_done(const ibv_wc& completion);
   int poll_now();  // how many; negative: it failed
   Status make_completions(std::uint32_t entries);
   Status make_pair(QueueDepth depth);
-  ibv_qp_attr receiving(const RdmaAddress& peer, std::size_t pair) const;
+  Status prepare(ibv_qp* pair, unsigned access);
+  // Joins one pair with that one of a peer's.
+  Status join(ibv_qp* pair, const RdmaAddress& peer, const QueuePairNumbers& other,
+              std::uint32_t first_packet);
+  ibv_qp_attr receiving(const RdmaAddress& peer, const QueuePairNumbers& other) const;
 
   // The device last of all, as it outlives the queues.
   const std::shared_ptr<RdmaDevice> device_;
@@ -132,6 +149,9 @@ class RdmaQueues {
   std::vector<std::uint32_t> first_packets_;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t receives_ = 0;  // requests that have not completed
+  loaded::VerbsPair flush_;     // none: nothing is flushed
+  std::uint32_t flushes_ = 0;   // reads that have not completed
+  bool has_flush_failed_ = false;
   std::array<ibv_wc, 16> polled_{};
 };
 

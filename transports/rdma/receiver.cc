@@ -27,6 +27,8 @@ RdmaReceiver::RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memor
       arriving_(memory_->view),
       arrivals_(window.messages),
       credited_(memory_->view.shape.first),
+      flushed_(credited_),
+      flushing_(credited_),
       due_(credited_) {}
 
 RdmaReceiver::~RdmaReceiver() {
@@ -105,6 +107,10 @@ Status RdmaReceiver::turn() {
 
 Status RdmaReceiver::take(const ibv_wc& completion, WorkTag tag, std::size_t rail) {
   if (tag.kind == WorkKind::credit && credits_out_ > 0) --credits_out_;
+  if (tag.kind == WorkKind::flush && tag.number != RdmaLink::last_flush && --flush_reads_ == 0) {
+    flushed_ = flushing_;
+    return land_whole();
+  }
   if (tag.kind != WorkKind::receive) return {};
   GYRE_TRY(on_notice(completion, rail, tag.pair));
   GYRE_TRY(link_.rails()[rail].queues->post_receives(tag.pair, 1));
@@ -198,12 +204,35 @@ Status RdmaReceiver::land_whole() {
     if (is_lent && lent_.memory == nullptr)
       return Status(Code::RemoteError,
                     fmt::format("message {} is in memory that was not lent", note.sequence));
+    const auto unflushed = static_cast<std::int64_t>(arriving_.tail() - flushed_);
+    if (is_lent && lent_.memory->needs_flush() && unflushed >= 0) return begin_flush();
     if (note.place == PayloadPlace::note)
       std::memcpy(arriving_.place(), place + sizeof note, note.bytes);
     arrival = {};
     arriving_.commit(note.bytes, note.signature,
                      is_lent ? DeliveryMode::push : DeliveryMode::staged);
   }
+}
+
+// By each NIC, as none orders what another one has written. All messages that are whole by now are
+// flushed with the first.
+Status RdmaReceiver::begin_flush() {
+  if (flush_reads_ > 0) return {};
+  flushing_ = arriving_.tail();
+  const auto is_whole = [&](std::uint64_t index) {
+    const std::uint64_t place = index & (window_.messages - 1);
+    const std::byte* const said = notes_.get().data + place * sizeof(NotePlace);
+    return arrivals_[place].is_noted && arrivals_[place].pieces >= copied<RdmaNote>(said).pieces;
+  };
+  do ++flushing_;
+  while (flushing_ - arriving_.tail() < window_.messages && is_whole(flushing_));
+  for (std::size_t i = 0; i < link_.rails().size(); ++i) {
+    const RdmaRail& rail = link_.rails()[i];
+    if (rail.queues == nullptr) continue;
+    GYRE_TRY(rail.queues->post_flush(rail.flushed, 0));
+    ++flush_reads_;
+  }
+  return {};
 }
 
 // The sender has nothing on its way, and all that it counts as arrived is here. The rest it sends
@@ -249,11 +278,39 @@ Status RdmaReceiver::return_credit() {
   return tell(WorkKind::credit, {NoticeKind::credit, static_cast<std::uint32_t>(credited_)});
 }
 
+std::shared_ptr<const void> RdmaReceiver::hold(const void* memory, std::uint64_t bytes) noexcept {
+  return error_.ok() ? prepare_loan(memory, bytes) : nullptr;
+}
+
+std::shared_ptr<const Registration> RdmaReceiver::prepare_loan(const void* memory,
+                                                               std::uint64_t bytes) noexcept {
+  std::shared_ptr<const Registration> held = register_lent(memory, bytes);
+  if (held == nullptr || !held->needs_flush()) return held;
+  try {
+    const Status made = make_flushes(*held);
+    if (made.ok()) return held;
+    refusal_ = made.message();
+  } catch (const std::bad_alloc&) {
+    // As where the NIC refuses.
+  }
+  return nullptr;
+}
+
+Status RdmaReceiver::make_flushes(const Registration& memory) {
+  for (RdmaRail& rail : link_.rails()) {
+    if (rail.queues == nullptr) continue;
+    rail.flushed = {reinterpret_cast<std::uintptr_t>(memory.range().data),
+                    memory.on(rail.queues->device())->rkey};
+    if (!rail.queues->has_flush()) GYRE_TRY(rail.queues->make_flush());
+  }
+  return {};
+}
+
 void RdmaReceiver::lend(const Loan& loan, std::uint64_t sequence) noexcept {
   if (!error_.ok() || link_.is_dropped()) return;
   lent_ = {sequence, loan, nullptr};
   if (loan.region != region_staged)
-    lent_.memory = register_lent(reinterpret_cast<const void*>(loan.offset), loan.bytes);
+    lent_.memory = prepare_loan(reinterpret_cast<const void*>(loan.offset), loan.bytes);
   owes_grant_ = true;
   if (!ready()) return;
   try {

@@ -49,6 +49,7 @@ class RdmaReceiver final : public RdmaEnd {
 
   RdmaReceiver(const LinkKey& key, std::shared_ptr<FifoMemory> memory, std::vector<RdmaRail> rails,
                RdmaShared shared, RdmaWindow window, IssuedTicket ticket, Letters letters);
+  std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept override;
   void lend(const Loan& loan, std::uint64_t sequence) noexcept override;
   void end_loan() noexcept override { lent_.memory.reset(); }
   void cut_off() noexcept override {
@@ -64,6 +65,11 @@ class RdmaReceiver final : public RdmaEnd {
   bool is_short() const { return static_cast<std::int64_t>(due_ - arriving_.tail()) > 0; }
   Status await_due(std::int64_t now_ns) const;
   Status on_message(const Notice& message, bool is_note);
+  // Memory that is to be lent, with what its flushes need; null: it is not to be had.
+  std::shared_ptr<const Registration> prepare_loan(const void* memory,
+                                                   std::uint64_t bytes) noexcept;
+  Status make_flushes(const Registration& memory);
+  Status begin_flush();
   Status land_whole();
   Status answer_questions();
   void find_note_rail();
@@ -89,6 +95,10 @@ class RdmaReceiver final : public RdmaEnd {
     std::shared_ptr<const Registration> memory;
   };
   WireLoan lent_;
+  // Of lent memory that is to be flushed. Messages before `flushed_` may be committed, and those
+  // before `flushing_` once the reads that are under way have completed.
+  std::uint64_t flushed_, flushing_;
+  std::uint32_t flush_reads_ = 0;
   bool owes_grant_ = false;             // the sender is to be told of it
   bool awaits_receipt_ = false;         // of what it was told last
   std::uint8_t attempt_ = 0;            // to tell it of a grant

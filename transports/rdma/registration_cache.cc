@@ -17,12 +17,16 @@ const ibv_mr* Registration::on(const RdmaDevice& device) const {
   return nullptr;
 }
 
-// Both ends of a link lend: the NIC reads it here, and peers write it.
+// Both ends of a link lend: the NIC reads it here, and peers write it. A flush reads it as well.
 int Registration::add(const std::shared_ptr<RdmaDevice>& device) {
   if (on(*device) != nullptr) return 0;
   loaded::VerbsMemory memory;
-  const int why = device->try_to_register({range_.data, range_.bytes},
-                                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, memory);
+  constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  const std::span<std::byte> range(range_.data, range_.bytes);
+  const int why =
+      of_gpu_ == nullptr
+          ? device->try_to_register(range, access, memory)
+          : device->try_to_register_gpu(range, *of_gpu_, access | IBV_ACCESS_REMOTE_READ, memory);
   if (why == 0) keys_.push_back({device, std::move(memory)});
   return why;
 }
@@ -36,8 +40,13 @@ RegistrationCache::RegistrationCache(std::shared_ptr<LastingMemory> lasting,
 RegistrationCache::~RegistrationCache() { lasting_->unwatch(*this); }
 
 std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, std::uint64_t bytes,
-                                                            const NicList& devices) {
+                                                            const NicList& devices,
+                                                            std::string* why) {
   if (memory == nullptr || bytes == 0 || devices.empty()) return nullptr;
+  const auto refuse_for = [&](const MemoryRange& range, const Status& status) {
+    if (why != nullptr) *why = status.message();
+    return refuse(range);
+  };
   const MemoryRange range{static_cast<std::byte*>(const_cast<void*>(memory)),
                           static_cast<std::size_t>(bytes)};
   const std::lock_guard lock(mutex_);
@@ -48,11 +57,13 @@ std::shared_ptr<const Registration> RegistrationCache::hold(const void* memory, 
   if (known != ranges_.end()) {
     const std::shared_ptr<Registration> held = known->registration;
     known->used = ++uses_;
-    return add_devices(*held, devices) ? held : refuse(range);
+    const Status added = add_devices(*held, devices);
+    return added.ok() ? held : refuse_for(range, added);
   }
   if (!lasting_->covers(memory, bytes) || !make_room(bytes)) return nullptr;
-  const auto made = std::make_shared<Registration>(range);
-  if (!add_devices(*made, devices)) return refuse(range);
+  const auto made = std::make_shared<Registration>(range, lasting_->find_gpu(memory, bytes));
+  if (const Status added = add_devices(*made, devices); !added.ok())
+    return refuse_for(range, added);
   ranges_.push_back({made, ++uses_, {}});
   bytes_ += bytes;
   log_info(Subsystem::net, "NICs reach {} bytes at {} without copies from here on", bytes, memory);
@@ -78,17 +89,18 @@ bool RegistrationCache::drop_oldest() {
 }
 
 // A limit on locked memory may be met by what nobody uses now.
-bool RegistrationCache::add_devices(Registration& registration, const NicList& devices) {
+Status RegistrationCache::add_devices(Registration& registration, const NicList& devices) {
   for (const std::shared_ptr<RdmaDevice>& device : devices) {
     int why = registration.add(device);
     while (is_memory_limit(why) && drop_oldest()) why = registration.add(device);
     if (why == 0) continue;
-    if (!std::exchange(has_told_, true))
-      log_warn("calls copy memory that the NIC could reach: {}",
-               device->registering_failed(registration.range().bytes, why).message());
-    return false;
+    Status failed = device->registering_failed(registration.range().bytes, why);
+    // Whoever asks for a GPU's memory does without, and says so.
+    if (!registration.is_of_gpu() && !std::exchange(has_told_, true))
+      log_warn("calls copy memory that the NIC could reach: {}", failed.message());
+    return failed;
   }
-  return true;
+  return {};
 }
 
 // Null.

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,9 +23,14 @@ namespace gyre::transport {
 // One range with its keys.
 class Registration {
  public:
-  explicit Registration(const MemoryRange& range) : range_(range) {}
+  // `of_gpu`: the buffer that the range lies in; null: memory of the host.
+  Registration(const MemoryRange& range, std::shared_ptr<const GpuBuffer> of_gpu)
+      : range_(range), of_gpu_(std::move(of_gpu)) {}
 
   const MemoryRange& range() const { return range_; }
+  // See GpuBuffer.
+  bool needs_flush() const { return of_gpu_ != nullptr && of_gpu_->needs_flush; }
+  bool is_of_gpu() const { return of_gpu_ != nullptr; }
   // Null: the device does not know the range.
   const ibv_mr* on(const RdmaDevice& device) const;
   // 0, or the errno of the device's refusal.
@@ -36,6 +42,7 @@ class Registration {
     loaded::VerbsMemory memory;
   };
   const MemoryRange range_;
+  const std::shared_ptr<const GpuBuffer> of_gpu_;
   std::vector<DeviceKey> keys_;
 };
 
@@ -55,9 +62,9 @@ class RegistrationCache final : private MemoryWatcher {
   RegistrationCache& operator=(const RegistrationCache&) = delete;
 
   // The range's keys on all these devices, which stay while the caller keeps this. Null if the
-  // memory does not last, a device refuses, or what others hold leaves no room.
+  // memory does not last, a device refuses, or what others hold leaves no room; `why` then.
   std::shared_ptr<const Registration> hold(const void* memory, std::uint64_t bytes,
-                                           const NicList& devices);
+                                           const NicList& devices, std::string* why = nullptr);
 
  private:
   struct CachedRange {
@@ -69,7 +76,7 @@ class RegistrationCache final : private MemoryWatcher {
   bool forget(const MemoryRange& range) override;
   bool make_room(std::uint64_t bytes);
   bool drop_oldest();
-  bool add_devices(Registration& registration, const NicList& devices);
+  Status add_devices(Registration& registration, const NicList& devices);
   std::shared_ptr<const Registration> refuse(const MemoryRange& range);
 
   const std::shared_ptr<LastingMemory> lasting_;

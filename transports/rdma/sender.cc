@@ -31,7 +31,7 @@ RdmaWindow fit_window(const FifoShape& shape,
   window.writes += LentParts::most - 1;  // each part may begin another one
   const auto fits = [&](const std::shared_ptr<RdmaDevice>& device) {
     const QueueDepth depth = window.depth();
-    const std::uint64_t entries = std::uint64_t{pairs} * (depth.send + depth.receive);
+    const std::uint64_t entries = RdmaQueues::completion_entries(pairs, depth);
     return depth.send <= static_cast<std::uint64_t>(device->limits().max_qp_wr) &&
            entries <= static_cast<std::uint64_t>(device->limits().max_cqe);
   };

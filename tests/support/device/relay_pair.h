@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -95,6 +96,10 @@ struct RelayPair {
     std::uint64_t first = 0;
     // Of each half: its mirror's rings and its own are memory that NICs may have.
     std::array<bool, 2> holds = {false, false}, lends = {false, false};
+    // Of each half: its mirror's rings and its own are memory of a GPU, by their address.
+    std::array<bool, 2> mirror_on_gpu = {false, false}, own_on_gpu = {false, false};
+    bool needs_flush = true;
+    std::function<void(const RelayPair&)> before_relays = {};  // the halves are there
   };
   explicit RelayPair(Kind kind) : RelayPair(kind, Options{}) {}
   RelayPair(Kind kind, const Options& options)
@@ -110,25 +115,43 @@ struct RelayPair {
     const std::size_t bytes = options.shape.relay_rings_bytes();
     for (std::size_t i = 0; i < 2; ++i) {
       Side& side = i == 0 ? near : far;
-      if (options.holds[i]) (void)side.lasting->add({halves[i].link.peers_rings, bytes});
-      if (options.lends[i]) (void)side.lasting->add({halves[i].link.own_rings, bytes});
+      const auto add = [&](std::byte* rings, bool is_lent, bool is_on_gpu) {
+        if (!is_on_gpu && !is_lent) return;
+        const auto of_gpu = std::make_shared<transport::GpuBuffer>(
+            transport::GpuBuffer{{rings, bytes}, {}, options.needs_flush});
+        lasting.emplace_back(transport::LastingBufferTraits::Handle{
+            side.lasting,
+            is_on_gpu ? side.lasting->add_gpu(of_gpu) : side.lasting->add({rings, bytes})});
+      };
+      add(halves[i].link.peers_rings, options.holds[i], options.mirror_on_gpu[i]);
+      add(halves[i].link.own_rings, options.lends[i], options.own_on_gpu[i]);
     }
-    relays[0] = std::make_unique<exec::DeviceRelay>(1, options.shape, halves[0].link,
-                                                    std::move(there.sender),
-                                                    std::move(back.receiver), options.first);
-    relays[1] = std::make_unique<exec::DeviceRelay>(0, options.shape, halves[1].link,
-                                                    std::move(back.sender),
-                                                    std::move(there.receiver), options.first);
+    if (options.before_relays) options.before_relays(*this);
+    const auto places = [&](std::size_t i) {
+      return exec::RelayPlaces{options.own_on_gpu[i], options.mirror_on_gpu[i]};
+    };
+    relays[0] = std::make_unique<exec::DeviceRelay>(
+        1, options.shape, halves[0].link, std::move(there.sender), std::move(back.receiver),
+        options.first, places(0));
+    relays[1] = std::make_unique<exec::DeviceRelay>(
+        0, options.shape, halves[1].link, std::move(back.sender), std::move(there.receiver),
+        options.first, places(1));
   }
   // Until `ready`, ten seconds at most.
   template <typename Ready>
   bool turn_until(Ready&& ready) {
     const std::int64_t end_ns = SystemClock::read() + 10 * ns_per_s;
+    unsigned turns = 0;
     while (!ready()) {
       if (SystemClock::read() > end_ns) return false;
       bool moved = false;
-      for (auto& relay : relays)
-        if (relay != nullptr && !relay->advance(moved).ok()) return false;
+      for (auto& relay : relays) {
+        if (relay == nullptr) continue;
+        if (!relay->advance(moved).ok()) return false;
+        // As who waits for long.
+        const std::int64_t now_ns = SystemClock::read();
+        if (++turns % 512 == 0 && !relay->look_at_peer(now_ns, 5 * ns_per_s).ok()) return false;
+      }
     }
     return true;
   }
@@ -156,6 +179,7 @@ struct RelayPair {
 
   Side near, other;
   std::array<RelayHalf, 2> halves;
+  std::vector<transport::LastingBuffer> lasting;
   std::array<std::unique_ptr<exec::DeviceRelay>, 2> relays;
 };
 

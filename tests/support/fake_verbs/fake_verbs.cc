@@ -108,6 +108,21 @@ std::uint64_t FakeVerbs::bytes_into(const void* registered) const {
   return state_->written[registered];
 }
 
+void FakeVerbs::know_gpus(const FakeGpuMemory& gpus) {
+  const std::lock_guard lock(state_->mutex);
+  state_->gpus = gpus;
+}
+
+std::uint64_t FakeVerbs::bytes_on_way_to_gpus() const {
+  const std::lock_guard lock(state_->mutex);
+  std::uint64_t bytes = 0;
+  for (const auto& nic : state_->nics)
+    for (const FakeNic::GpuWrite& write : nic->gpu_writes) bytes += write.bytes.size();
+  return bytes;
+}
+
+void FakeVerbs::forget_dmabufs() { state_->table.reg_dmabuf_mr = nullptr; }
+
 std::vector<MemoryRange> FakeVerbs::registered() const {
   const std::lock_guard lock(state_->mutex);
   std::vector<MemoryRange> ranges;

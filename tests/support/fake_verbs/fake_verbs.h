@@ -41,6 +41,15 @@ struct FakeVerbsOptions {
   std::uint64_t seed = 0;
 };
 
+// The memory of GPUs, as NICs meet it.
+struct FakeGpuMemory {
+  std::function<bool(const void*)> is_there = {};  // at an address
+  bool by_address = false;                         // plain registration takes it; else EFAULT
+  bool by_dmabuf = true;                           // the kernel's drivers of the NICs know dmabufs
+  // What a NIC writes there is on its way until the same NIC reads there.
+  bool delays_writes = true;
+};
+
 class FakeVerbs {
  public:
   explicit FakeVerbs(const FakeVerbsOptions& options = {});
@@ -65,6 +74,13 @@ class FakeVerbs {
   // Of it, what NICs read from registered memory that begins there, and what they wrote there.
   std::uint64_t bytes_from(const void* registered) const;
   std::uint64_t bytes_into(const void* registered) const;
+
+  // From now on. Dmabufs are known without it.
+  void know_gpus(const FakeGpuMemory& gpus);
+  // Bytes that NICs have written to GPUs, and that are on their way.
+  std::uint64_t bytes_on_way_to_gpus() const;
+  // The library is older than dmabufs: tables that are taken from now on.
+  void forget_dmabufs();
 
   // The memory that is registered now.
   std::vector<MemoryRange> registered() const;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
@@ -140,15 +141,12 @@ bool may_write(const void* start, std::size_t bytes) {
   return true;
 }
 
-ibv_mr* reg_mr(ibv_pd* domain, void* start, std::size_t bytes, int access) {
-  const Lock lock(fake_verbs->mutex);
-  if (fake_verbs->fails("reg_mr")) return fail_with<ibv_mr>(ENOMEM);
-  if ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !may_write(start, bytes))
-    return fail_with<ibv_mr>(EFAULT);
+FakeRegion* make_region(ibv_pd* domain, void* start, std::size_t bytes, int access) {
   auto* const region = new FakeRegion();
   region->context = domain->context;
   region->pd = domain;
   region->addr = start;
+  region->base = static_cast<std::byte*>(start);
   region->length = bytes;
   region->access = access;
   region->lkey = region->rkey = fake_verbs->next_key++;
@@ -156,11 +154,45 @@ ibv_mr* reg_mr(ibv_pd* domain, void* start, std::size_t bytes, int access) {
   return region;
 }
 
+ibv_mr* reg_mr(ibv_pd* domain, void* start, std::size_t bytes, int access) {
+  const Lock lock(fake_verbs->mutex);
+  if (fake_verbs->fails("reg_mr")) return fail_with<ibv_mr>(ENOMEM);
+  const FakeGpuMemory& gpus = fake_verbs->gpus;
+  const bool is_of_gpu = gpus.is_there != nullptr && gpus.is_there(start);
+  if (is_of_gpu && !gpus.by_address) return fail_with<ibv_mr>(EFAULT);
+  if ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !may_write(start, bytes))
+    return fail_with<ibv_mr>(EFAULT);
+  FakeRegion* const region = make_region(domain, start, bytes, access);
+  region->is_of_gpu = is_of_gpu;
+  return region;
+}
+
+// The descriptor is one of a memory file of the fake driver, whose position is where the dmabuf
+// begins.
+ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t bytes, std::uint64_t start,
+                      int file, int access) {
+  const Lock lock(fake_verbs->mutex);
+  if (fake_verbs->fails("reg_dmabuf_mr")) return fail_with<ibv_mr>(ENOMEM);
+  if (!fake_verbs->gpus.by_dmabuf) return fail_with<ibv_mr>(EOPNOTSUPP);
+  const off_t begin = lseek(file, 0, SEEK_CUR);
+  if (begin < 0) return fail_with<ibv_mr>(EBADF);
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                            begin + static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED) return fail_with<ibv_mr>(EINVAL);
+  FakeRegion* const region = make_region(domain, reinterpret_cast<void*>(start), bytes, access);
+  region->base = static_cast<std::byte*>(mapped);
+  region->is_of_gpu = region->is_mapped = true;
+  return region;
+}
+
 int dereg_mr(ibv_mr* region) {
   const Lock lock(fake_verbs->mutex);
   ++fake_verbs->calls["dereg_mr"];
   fake_verbs->regions.erase(region->lkey);
-  delete static_cast<FakeRegion*>(region);
+  auto* const gone = static_cast<FakeRegion*>(region);
+  fake_verbs->land(*gone);
+  if (gone->is_mapped) munmap(gone->base, gone->length);
+  delete gone;
   return 0;
 }
 
@@ -389,6 +421,7 @@ ibv_gid parsed_gid(const std::string& text) {
 void fill_table(loaded::Verbs& table) {
 #define GYRE_FAKE_MEMBER(result, member, symbol, parameters) table.member = member;
   GYRE_VERBS_SYMBOLS(GYRE_FAKE_MEMBER)
+  GYRE_VERBS_OPTIONAL_SYMBOLS(GYRE_FAKE_MEMBER)
 #undef GYRE_FAKE_MEMBER
   table.query_port = query_port;
   table.post_send = post_send;

@@ -80,15 +80,15 @@ bool FakeVerbs::State::check_local(const FakePair& pair, const FakeRequest& requ
 }
 
 bool FakeVerbs::State::check_remote(const FakePair& peer, std::uint64_t address,
-                                    std::uint64_t bytes, std::uint32_t key) const {
+                                    std::uint64_t bytes, std::uint32_t key, int access) const {
   if (bytes == 0) return true;
   const auto found = regions.find(key);
   if (found == regions.end() || found->second->pd != peer.pd || found->second->is_revoked)
     return false;
-  const bool may_write = (found->second->access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
-                         (peer.attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0;
+  const bool is_allowed = (found->second->access & access) != 0 &&
+                          (peer.attributes.qp_access_flags & static_cast<unsigned>(access)) != 0;
   const auto start = reinterpret_cast<std::uintptr_t>(found->second->addr);
-  return may_write && address >= start && address + bytes <= start + found->second->length;
+  return is_allowed && address >= start && address + bytes <= start + found->second->length;
 }
 
 void FakeVerbs::State::post_event(ibv_context* context, ibv_async_event event) {
@@ -130,7 +130,9 @@ void FakeVerbs::State::finish(FakePair& pair, const FakeRequest& request, ibv_wc
   ibv_wc completion{};
   completion.wr_id = request.request.wr_id;
   completion.status = status;
-  completion.opcode = is_write(request.request.opcode) ? IBV_WC_RDMA_WRITE : IBV_WC_SEND;
+  completion.opcode = is_write(request.request.opcode)             ? IBV_WC_RDMA_WRITE
+                      : request.request.opcode == IBV_WR_RDMA_READ ? IBV_WC_RDMA_READ
+                                                                   : IBV_WC_SEND;
   complete(pair, completion, std::exchange(pair.unsignaled, 0));
   if (status != IBV_WC_SUCCESS && pair.state != IBV_QPS_ERR)
     put_into_error(pair, IBV_WC_WR_FLUSH_ERR);
@@ -156,6 +158,48 @@ void FakeVerbs::State::put_into_error(FakePair& pair, ibv_wc_status first) {
   }
 }
 
+void FakeVerbs::State::write(FakePair& peer, const FakeRequest& request) {
+  const FakeRegion& target = *regions.at(request.request.wr.rdma.rkey);
+  std::vector<std::byte> bytes = request.inline_bytes;
+  for (const ibv_sge& part : request.parts) {
+    const FakeRegion& source = *regions.at(part.lkey);
+    const std::byte* const from = source.at(part.addr);
+    bytes.insert(bytes.end(), from, from + part.length);
+    read[source.addr] += part.length;
+  }
+  written[target.addr] += bytes.size();
+  std::byte* const to = target.at(request.request.wr.rdma.remote_addr);
+  if (target.is_of_gpu && gpus.delays_writes)
+    static_cast<FakeContext*>(peer.context)
+        ->nic->gpu_writes.push_back({target.rkey, to, std::move(bytes)});
+  else
+    std::ranges::copy(bytes, to);
+}
+
+// What the NIC reads at a GPU comes behind all that it has written there.
+void FakeVerbs::State::read_into(FakePair& peer, const FakeRequest& request) {
+  const FakeRegion& source = *regions.at(request.request.wr.rdma.rkey);
+  if (source.is_of_gpu) land(*static_cast<FakeContext*>(peer.context)->nic);
+  const std::byte* from = source.at(request.request.wr.rdma.remote_addr);
+  for (const ibv_sge& part : request.parts) {
+    std::copy_n(from, part.length, regions.at(part.lkey)->at(part.addr));
+    from += part.length;
+  }
+}
+
+void FakeVerbs::State::land(FakeNic& nic) {
+  for (const FakeNic::GpuWrite& one : std::exchange(nic.gpu_writes, {}))
+    std::ranges::copy(one.bytes, one.to);
+}
+
+void FakeVerbs::State::land(const FakeRegion& region) {
+  for (const auto& nic : nics)
+    std::erase_if(nic->gpu_writes, [&](const FakeNic::GpuWrite& one) {
+      if (one.key == region.rkey) std::ranges::copy(one.bytes, one.to);
+      return one.key == region.rkey;
+    });
+}
+
 // False if the first request has to wait.
 bool FakeVerbs::State::carry_out_first(FakePair& pair) {
   FakeRequest& first = pair.sends.front();
@@ -168,20 +212,18 @@ bool FakeVerbs::State::carry_out_first(FakePair& pair) {
   const bool takes_receive = has_immediate(request.opcode);
   if (takes_receive && peer->receives.empty()) return ++unexpected, false;
   const std::uint64_t bytes = bytes_of(first);
-  if (is_write(request.opcode) &&
-      !check_remote(*peer, request.wr.rdma.remote_addr, bytes, request.wr.rdma.rkey)) {
+  const bool is_read = request.opcode == IBV_WR_RDMA_READ;
+  if ((is_write(request.opcode) || is_read) &&
+      !check_remote(*peer, request.wr.rdma.remote_addr, bytes, request.wr.rdma.rkey,
+                    is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE)) {
     put_into_error(pair, IBV_WC_REM_ACCESS_ERR);
     put_into_error(*peer, IBV_WC_WR_FLUSH_ERR);
     return false;
   }
-  auto* to = reinterpret_cast<std::byte*>(request.wr.rdma.remote_addr);
-  if (!first.inline_bytes.empty()) to = std::ranges::copy(first.inline_bytes, to).out;
-  for (const ibv_sge& part : first.parts) {
-    to = std::copy_n(reinterpret_cast<const std::byte*>(part.addr), part.length, to);
-    read[regions.at(part.lkey)->addr] += part.length;
-  }
-  if (is_write(request.opcode) && bytes > 0)
-    written[regions.at(request.wr.rdma.rkey)->addr] += bytes;
+  if (is_read)
+    read_into(*peer, first);
+  else if (bytes > 0)
+    write(*peer, first);
   static_cast<FakeContext*>(pair.context)->nic->bytes += bytes;
   ++pair.next_packet;
   ++peer->expected_packet;

@@ -18,6 +18,13 @@ namespace gyre::tests {
 struct FakeNic : ibv_device {
   FakeNicOptions options;
   std::uint64_t bytes = 0;  // that have left
+  // On their way to the memory of GPUs.
+  struct GpuWrite {
+    std::uint32_t key;
+    std::byte* to;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<GpuWrite> gpu_writes;
   bool holds_arrivals = false;
   bool has_route = true;
 };
@@ -27,6 +34,12 @@ struct FakeContext : ibv_context {
 };
 struct FakeRegion : ibv_mr {
   int access = 0;
+  std::byte* base = nullptr;  // where it lies in this process
+  bool is_of_gpu = false;
+  bool is_mapped = false;  // there, from a dmabuf
+  std::byte* at(std::uint64_t address) const {
+    return base + (address - reinterpret_cast<std::uintptr_t>(addr));
+  }
   bool is_revoked = false;
 };
 struct FakeCompletions : ibv_cq {
@@ -70,7 +83,12 @@ struct FakeVerbs::State {
   static const FakePortOptions& port_of(const FakePair& pair);
   bool check_local(const FakePair& pair, const FakeRequest& request) const;
   bool check_remote(const FakePair& peer, std::uint64_t address, std::uint64_t bytes,
-                    std::uint32_t key) const;
+                    std::uint32_t key, int access) const;
+  void write(FakePair& peer, const FakeRequest& request);
+  void read_into(FakePair& peer, const FakeRequest& request);
+  // All that is on its way from the NIC, or to the region.
+  void land(FakeNic& nic);
+  void land(const FakeRegion& region);
   void finish(FakePair& pair, const FakeRequest& request, ibv_wc_status status);
   void complete(FakePair& pair, ibv_wc completion, std::uint32_t requests);
   // The queue loses what it has and what comes.
@@ -88,6 +106,7 @@ struct FakeVerbs::State {
   std::set<ibv_pd*> domains;
   std::set<ibv_comp_channel*> channels;
   std::map<std::uint32_t, FakeRegion*> regions;  // by key
+  FakeGpuMemory gpus;
   std::set<FakeCompletions*> queues;
   std::map<std::uint32_t, FakePair*> pairs;  // by number
   std::uint32_t next_key = 0x1000, next_number = 0x11;
