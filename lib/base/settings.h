@@ -38,6 +38,7 @@ struct Settings {
   // Between GPUs; see transports/p2p.
   bool p2p_disable = false;
   std::string p2p_level = "SYS";
+  std::string net_gdr_level = "PXB";
   // RDMA; see transports/rdma.
   bool ib_disable = false;
   std::string ib_hca;

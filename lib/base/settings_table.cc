@@ -105,6 +105,10 @@ std::vector<Setting> settings_of_rdma() {
        "how often a packet is sent again before its connection fails"},
       {"GYRE_IB_QPS_PER_CONNECTION", S::Integer{&Settings::ib_qps_per_connection, 1, 16},
        "queue pairs of a connection, over which long messages are spread"},
+      {"GYRE_NET_GDR_LEVEL",
+       S::Keyword{&Settings::net_gdr_level, {"LOC", "PIX", "PXB", "PHB", "SYS"}},
+       "largest distance at which a NIC reads and writes the memory of a GPU: never, one PCIe "
+       "switch, several, one host bridge, anywhere in the host"},
   };
 }
 

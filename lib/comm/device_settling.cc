@@ -184,13 +184,14 @@ DeviceEnvironment DeviceBackend::surroundings(const std::vector<p2p::Gpu>& gpus,
           .links = &host_->links(),
           .progress = &services_.progress,
           .lasting = host_->lasting(),
+          .why_nic_is_far =
+              [nics = host_->gpu_nics()](std::string_view port) { return nics->why_too_far(port); },
           .timeout_ns = state_.options.timeout_ns,
           .liveness_ns = state_.liveness_ns(),
           .reproducible = state_.options.reproducible,
           .whole_lines = p2p::keep_lines_whole(gpus),
-          .reclaim = [&watch = services_.watch](std::shared_ptr<void> gone) {
-            watch.reclaim(std::move(gone));
-          }};
+          .reclaim = [&watch = services_.watch](
+                         std::shared_ptr<void> gone) { watch.reclaim(std::move(gone)); }};
 }
 
 // It takes memory when no kernel of this process is on its way; if one always is, it does so all

@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/communicator_state.h"
+#include "lib/comm/device_services.h"
 #include "lib/comm/host_machine.h"
 #include "lib/comm/join_info.h"
 #include "lib/comm/pair_log.h"
@@ -16,6 +17,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <string_view>
 #include <utility>
 
 namespace gyre::comm {
@@ -67,6 +70,11 @@ transport::TransportLetters letters_of(CommunicatorState& state) {
               }};
 }
 
+std::function<bool(std::string_view)> near_gpu(const std::shared_ptr<GpuNics>& nics) {
+  if (nics == nullptr) return nullptr;
+  return [nics](std::string_view port) { return nics->why_too_far(port).empty(); };
+}
+
 std::string announced_by(const CommunicatorState& state, const trust::ProcessIdentity& process) {
   if (state.membership == nullptr) return {};
   const control::Roster& roster = state.membership->roster();
@@ -96,6 +104,9 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
   const Settings& settings = state.options.settings;
   GYRE_ASSIGN(tune::Allowed allowed, tune::Allowed::parse(settings));
   std::unique_ptr<HostBackend> made(new HostBackend(state, services, std::move(allowed)));
+  if (state.options.device != nullptr)
+    made->gpu_nics_ = std::make_shared<GpuNics>(services.machine, services.devices.nvml, settings,
+                                                state.options.device->bus_id());
   GYRE_ASSIGN(made->transports_,
               make_transports(
                   settings, {.self = state.self,
@@ -113,6 +124,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                                  },
                              .rdma = rdma_options(settings),
                              .verbs = &services.verbs,
+                             .is_near_gpu = near_gpu(made->gpu_nics_),
                              .lasting = made->lasting_}));
   return made;
 }

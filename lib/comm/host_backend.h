@@ -4,6 +4,7 @@
 
 #include "lib/call/binding.h"
 #include "lib/comm/backend.h"
+#include "lib/comm/gpu_nics.h"
 #include "lib/comm/plan_chooser.h"
 #include "lib/comm/rank_layout.h"
 #include "lib/links/links.h"
@@ -32,6 +33,8 @@ class HostBackend final : public Backend {
   PlanChooser& plans() { return plans_; }
   Links& links() { return *links_; }
   const std::shared_ptr<transport::LastingMemory>& lasting() const { return lasting_; }
+  // Null if the rank uses no GPU.
+  const std::shared_ptr<GpuNics>& gpu_nics() const { return gpu_nics_; }
 
   Result<control::MessageBytes> join_info() override { return join_info({}, {}); }
   Result<bool> settle() override;
@@ -102,6 +105,7 @@ class HostBackend final : public Backend {
   const Services& services_;
   transport::RegionTable& regions_;
   const std::shared_ptr<transport::LastingMemory> lasting_;  // transports watch it
+  std::shared_ptr<GpuNics> gpu_nics_;                        // transports ask it
   HostMachine& machine_;
   TransportList transports_;
   RankLayout layout_;  // once all have joined

@@ -60,7 +60,7 @@ Status DeviceLinks::open_one(const Key& key, std::uint32_t channels) {
   own->device = executor_.device();
   own->bytes = channels * executor_.shape().channel_bytes();
   if (is_relayed(key.first)) {
-    GYRE_ASSIGN(std::shared_ptr<void> relayed, relays_->allocate(key, channels));
+    GYRE_ASSIGN(std::shared_ptr<void> relayed, relays_->prepare(key, channels));
     executor_.keep(std::move(relayed));
   } else {
     GYRE_ASSIGN(own->memory,

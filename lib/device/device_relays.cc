@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/device/relay_progress.h"
+#include "lib/transport/carrier.h"
 
 #include <fmt/core.h>
 
@@ -16,8 +17,12 @@ constexpr int ring_channel = 0;
 // Beyond the links of plans on the host, and those of sends and receives.
 constexpr int first_channel = 1 << 17;
 
-Links::Key link_of(const DeviceRelays::Key& key) {
+Links::Key links_key(const DeviceRelays::Key& key) {
   return {key.first, first_channel + 1 + key.second};
+}
+
+std::string purpose(const DeviceRelays::Key& key) {
+  return fmt::format("the relay to rank {}", key.first);
 }
 
 // Far longer than a kernel takes to see what has landed.
@@ -49,42 +54,110 @@ DeviceRelays::~DeviceRelays() {
   if (!relayed_.empty()) progress_.remove(*this);
 }
 
-Result<std::shared_ptr<void>> DeviceRelays::allocate(const Key& key, std::uint32_t channels) {
-  exec::DeviceShape shape = shape_;
-  shape.channels = channels;
-  const std::string purpose = fmt::format("the relay to rank {}", key.first);
-  const auto memory = std::make_shared<RelayMemory>();
-  GYRE_ASSIGN(memory->words,
-              exec::PinnedBlock::make(device_, 2 * shape.relay_words_bytes(), purpose));
-  const std::uint64_t rings_bytes = 2 * shape.relay_rings_bytes();
-  GYRE_ASSIGN(memory->rings, exec::PinnedBlock::make(device_, rings_bytes, purpose));
+Result<std::shared_ptr<void>> DeviceRelays::prepare(const Key& key, std::uint32_t channels) {
+  GYRE_ASSIGN(Links::ReceivingEnd listened, links_.listen(links_key(key), fifo_shape(), ports_of(key).in));
+  RelayedLink made;
+  made.shape = shape_;
+  made.shape.channels = channels;
+  made.receive = std::move(listened.connection);
+  made.offered = encode(listened.message);
+  made.memory = std::make_shared<RelayMemory>();
+  GYRE_ASSIGN(made.memory->words,
+              exec::PinnedBlock::make(device_, 2 * made.shape.relay_words_bytes(), purpose(key)));
+  const Status direct = put_on_gpu(key, made);
+  if (!direct.ok()) {
+    log_info(Subsystem::net, "channel {} with rank {}: no GPUDirect RDMA: {}", key.second,
+             key.first, direct.message());
+    GYRE_TRY(put_on_host(key, made));
+  }
+  std::shared_ptr<void> memory = made.memory;
   bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
     is_first = relayed_.empty();
-    RelayedLink& relayed = relayed_[key];
-    relayed.memory = memory;
-    relayed.shape = shape;
-    relayed.lasting =
-        transport::LastingBuffer({lasting_, lasting_->add({memory->rings->begin(), rings_bytes})});
+    relayed_[key] = std::move(made);
   }
   if (is_first) GYRE_TRY(progress_.add(*this));
-  return std::shared_ptr<void>(memory);
+  return memory;
+}
+
+Status DeviceRelays::put_on_host(const Key& key, RelayedLink& relayed) const {
+  const std::uint64_t bytes = 2 * relayed.shape.relay_rings_bytes();
+  GYRE_ASSIGN(relayed.memory->rings, exec::PinnedBlock::make(device_, bytes, purpose(key)));
+  relayed.lasting =
+      transport::LastingBuffer({lasting_, lasting_->add({relayed.memory->rings->begin(), bytes})});
+  return {};
+}
+
+// The wire that receives takes the rings of both ends, so that the one that sends finds them known.
+Status DeviceRelays::put_on_gpu(const Key& key, RelayedLink& relayed) const {
+  transport::Carrier* const wire = relayed.receive->carrier();
+  if (wire == nullptr) return invalid_usage("its transport is not RDMA");
+  std::string ports;
+  for (const std::string& port : wire->ports()) {
+    if (const std::string why = why_nic_is_far_(port); !why.empty()) return invalid_usage(why);
+    ports += (ports.empty() ? "" : ", ") + port;
+  }
+  const std::uint64_t bytes = 2 * relayed.shape.relay_rings_bytes();
+  GYRE_ASSIGN(std::unique_ptr<NicMemory> made, NicMemory::make(device_, bytes, purpose(key)));
+  transport::LastingBuffer lasting({lasting_, lasting_->add_gpu(made->buffer())});
+  relayed.held = wire->hold(made->begin(), bytes);
+  if (relayed.held == nullptr)
+    return Status(Code::SystemError,
+                  fmt::format("a NIC does not take memory of device {} (it needs dmabufs in its "
+                              "kernel, or nvidia_peermem): {}",
+                              device_->ordinal(), wire->refusal()));
+  log_info(Subsystem::net, "channel {} with rank {}: GPUDirect RDMA by {}, {}", key.second,
+           key.first, ports,
+           made->buffer()->needs_flush ? "flushed by reads" : "in order without a flush");
+  relayed.memory->gpu_rings = std::move(made);
+  relayed.lasting = std::move(lasting);
+  return {};
+}
+
+// The wire that sends may use other ports than the one that receives.
+Status DeviceRelays::place_mirror(const Key& key, RelayedLink& relayed,
+                                  transport::Carrier* wire) const {
+  RelayMemory& memory = *relayed.memory;
+  if (memory.gpu_rings == nullptr) return {};
+  const std::uint64_t bytes = relayed.shape.relay_rings_bytes();
+  std::string why = wire != nullptr ? "" : "its transport is not RDMA";
+  if (wire != nullptr)
+    for (const std::string& port : wire->ports())
+      if (why.empty()) why = why_nic_is_far_(port);
+  if (why.empty()) {
+    relayed.held_mirror = wire->hold(memory.gpu_rings->begin() + bytes, bytes);
+    if (relayed.held_mirror != nullptr) return {};
+    why = wire->refusal();
+  }
+  log_info(Subsystem::net, "channel {} with rank {}: no GPUDirect RDMA for what is sent: {}",
+           key.second, key.first, why);
+  GYRE_ASSIGN(memory.mirror, exec::PinnedBlock::make(device_, bytes, purpose(key)));
+  relayed.lasting_mirror =
+      transport::LastingBuffer({lasting_, lasting_->add({memory.mirror->begin(), bytes})});
+  return {};
+}
+
+exec::DeviceLink DeviceRelays::link_of(const RelayedLink& relayed, bool for_kernels) {
+  const auto at = [&](const exec::PinnedBlock& block, std::uint64_t offset) {
+    return for_kernels ? block.seen(block.begin() + offset) : block.begin() + offset;
+  };
+  const RelayMemory& memory = *relayed.memory;
+  const std::uint64_t rings_bytes = relayed.shape.relay_rings_bytes();
+  exec::DeviceLink link{.own = at(*memory.words, 0),
+                        .peers = at(*memory.words, relayed.shape.relay_words_bytes()),
+                        .lends = false};
+  const bool on_gpu = memory.gpu_rings != nullptr;
+  link.own_rings = on_gpu ? memory.gpu_rings->begin() : at(*memory.rings, 0);
+  link.peers_rings = memory.mirror != nullptr ? at(*memory.mirror, 0)
+                     : on_gpu                 ? memory.gpu_rings->begin() + rings_bytes
+                                              : at(*memory.rings, rings_bytes);
+  return link;
 }
 
 exec::DeviceLink DeviceRelays::link(const Key& key) const {
   const std::lock_guard lock(mutex_);
-  const RelayedLink& relayed = relayed_.at(key);
-  const exec::PinnedBlock& words = *relayed.memory->words;
-  const exec::PinnedBlock& rings = *relayed.memory->rings;
-  const auto seen = [](const exec::PinnedBlock& block, std::uint64_t offset) {
-    return block.seen(block.begin() + offset);
-  };
-  return {.own = seen(words, 0),
-          .peers = seen(words, relayed.shape.relay_words_bytes()),
-          .lends = false,
-          .own_rings = seen(rings, 0),
-          .peers_rings = seen(rings, relayed.shape.relay_rings_bytes())};
+  return link_of(relayed_.at(key), true);
 }
 
 PlannedPorts DeviceRelays::ports_of(const Key& key) const {
@@ -92,30 +165,29 @@ PlannedPorts DeviceRelays::ports_of(const Key& key) const {
   return key.second == ring_channel && found != ports_.end() ? found->second : PlannedPorts();
 }
 
-Result<control::MessageBytes> DeviceRelays::offer(const Key& key) {
-  GYRE_ASSIGN(Links::ReceivingEnd listened,
-              links_.listen(link_of(key), fifo_shape(), ports_of(key).in));
+control::MessageBytes DeviceRelays::offer(const Key& key) const {
   const std::lock_guard lock(mutex_);
-  relayed_[key].receive = std::move(listened.connection);
-  return encode(listened.message);
+  return relayed_.at(key).offered;
 }
 
 Status DeviceRelays::take(const Key& key, const control::MessageBytes& rank_message) {
   GYRE_ASSIGN(auto send,
-              links_.connect(link_of(key), fifo_shape(), rank_message, ports_of(key).out));
+              links_.connect(links_key(key), fifo_shape(), rank_message, ports_of(key).out));
+  RelayedLink* relayed = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    RelayedLink& relayed = relayed_[key];
-    std::byte* const words = relayed.memory->words->begin();
-    std::byte* const rings = relayed.memory->rings->begin();
-    relayed.relay = std::make_unique<exec::DeviceRelay>(
-        key.first, relayed.shape,
-        exec::DeviceLink{.own = words,
-                         .peers = words + relayed.shape.relay_words_bytes(),
-                         .lends = false,
-                         .own_rings = rings,
-                         .peers_rings = rings + relayed.shape.relay_rings_bytes()},
-        std::move(send), std::move(relayed.receive));
+    relayed = &relayed_.at(key);
+  }
+  // Others look at the relay alone, and they are not to wait for the driver or for a NIC.
+  GYRE_TRY(place_mirror(key, *relayed, send->carrier()));
+  const bool on_gpu = relayed->memory->gpu_rings != nullptr;
+  auto relay = std::make_unique<exec::DeviceRelay>(
+      key.first, relayed->shape, link_of(*relayed, false), std::move(send),
+      std::move(relayed->receive), 0,
+      exec::RelayPlaces{on_gpu, on_gpu && relayed->memory->mirror == nullptr});
+  {
+    const std::lock_guard lock(mutex_);
+    relayed->relay = std::move(relay);
   }
   progress_.wake();
   return {};

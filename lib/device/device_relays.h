@@ -1,5 +1,6 @@
 // DeviceRelays: a communicator's links to GPUs that its own does not reach: host memory in place of
-// the peers', and the relays (lib/cuda/device_relay.h) that carry messages between these. The
+// the peers', and the relays (lib/cuda/device_relay.h) that carry messages between these. The rings
+// lie in the GPU's memory if the NICs of the link may have them there and are near. The
 // communicator's thread opens them; the process's RelayProgress drives them. They belong to the
 // communicator and to its executor, which graphs keep alive. So a replay finds them in service when
 // the communicator has ended. They leave their peers when nothing can launch any more.
@@ -7,28 +8,36 @@
 
 #include "lib/cuda/cuda_executor.h"
 #include "lib/cuda/device_relay.h"
+#include "lib/device/nic_memory.h"
 #include "lib/device/relay_progress.h"
 #include "lib/links/links.h"
 #include "lib/links/planned_ports.h"
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace gyre::comm {
 
 class DeviceRelays final : public Driven, public std::enable_shared_from_this<DeviceRelays> {
  public:
+  // Why a port ("mlx5_0:1") may not have the GPU's memory; empty: it may.
+  using WhyFar = std::function<std::string(std::string_view port)>;
   DeviceRelays(Links& links, std::shared_ptr<const exec::CudaDevice> device,
                const exec::DeviceShape& shape, RelayProgress& progress,
-               std::shared_ptr<transport::LastingMemory> lasting, std::int64_t liveness_ns)
+               std::shared_ptr<transport::LastingMemory> lasting, WhyFar why_nic_is_far,
+               std::int64_t liveness_ns)
       : links_(links),
         device_(std::move(device)),
         shape_(shape),
         progress_(progress),
         lasting_(std::move(lasting)),
+        why_nic_is_far_(std::move(why_nic_is_far)),
         liveness_ns_(liveness_ns) {}
   ~DeviceRelays() override;
 
@@ -36,12 +45,13 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   // Before the first link is opened: the ports that links on the channel of rings take. Others,
   // and all if there is no plan, leave the choice to the transport.
   void follow(PortsByPeer ports) { ports_ = std::move(ports); }
-  // The memory of a link, of so many channels. Whoever has kernels that use it keeps the result.
-  Result<std::shared_ptr<void>> allocate(const Key& key, std::uint32_t channels);
+  // The memory of a link, of so many channels, and its end that receives. Whoever has kernels that
+  // use the memory keeps the result.
+  Result<std::shared_ptr<void>> prepare(const Key& key, std::uint32_t channels);
   // As kernels reach it, once it was taken.
   exec::DeviceLink link(const Key& key) const;
   // The message that lets the peer's relay connect; what its message lets this one do.
-  Result<control::MessageBytes> offer(const Key& key);
+  control::MessageBytes offer(const Key& key) const;
   Status take(const Key& key, const control::MessageBytes& message);
   // Whether all that were taken are joined; or what one of them failed of. Any thread.
   Result<bool> are_ready() const;
@@ -73,11 +83,16 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   // Of both ends: this rank's, and the mirror of the peer's behind it.
   struct RelayMemory {
     std::unique_ptr<exec::PinnedBlock> words, rings;
+    std::unique_ptr<NicMemory> gpu_rings;       // in place of `rings`
+    std::unique_ptr<exec::PinnedBlock> mirror;  // the mirror's rings, if they cannot be there
   };
   struct RelayedLink {
     exec::DeviceShape shape;
-    std::shared_ptr<const RelayMemory> memory;
-    transport::LastingBuffer lasting;                // of the rings: NICs may have keys of them
+    std::shared_ptr<RelayMemory> memory;
+    transport::LastingBuffer lasting, lasting_mirror;  // of the rings: NICs may have keys of them
+    // By the wires: rings of the GPU, and the mirror's part of them.
+    std::shared_ptr<const void> held, held_mirror;
+    control::MessageBytes offered;
     std::unique_ptr<transport::Connection> receive;  // until the peer's message comes
     std::unique_ptr<exec::DeviceRelay> relay;        // from then on
     FileDescriptor process;  // the peer's, when no communicator hears of its end any more
@@ -85,6 +100,11 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
     std::uint64_t missed = 0;
     std::int64_t missed_since_ns = 0;
   };
+  // GPUDirect RDMA; an error says why not.
+  Status put_on_gpu(const Key& key, RelayedLink& relayed) const;
+  Status put_on_host(const Key& key, RelayedLink& relayed) const;
+  Status place_mirror(const Key& key, RelayedLink& relayed, transport::Carrier* wire) const;
+  static exec::DeviceLink link_of(const RelayedLink& relayed, bool for_kernels);
   transport::FifoShape fifo_shape() const { return exec::DeviceRelay::fifo_shape(shape_); }
 
   Links& links_;
@@ -92,6 +112,7 @@ class DeviceRelays final : public Driven, public std::enable_shared_from_this<De
   const exec::DeviceShape shape_;
   RelayProgress& progress_;
   const std::shared_ptr<transport::LastingMemory> lasting_;
+  const WhyFar why_nic_is_far_;
   const std::int64_t liveness_ns_;
   PortsByPeer ports_;  // the communicator's thread's
   std::atomic<bool> busy_{false};

@@ -27,7 +27,8 @@ std::shared_ptr<DeviceRelays> make_relays(const DeviceEnvironment& around,
                                           exec::CudaExecutor& executor) {
   if (!around.demand.relayed) return nullptr;
   auto made = std::make_shared<DeviceRelays>(*around.links, executor.device(), executor.shape(),
-                                             *around.progress, around.lasting, around.liveness_ns);
+                                             *around.progress, around.lasting,
+                                             around.why_nic_is_far, around.liveness_ns);
   made->belong_to(executor);
   return made;
 }

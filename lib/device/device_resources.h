@@ -12,9 +12,11 @@
 #include "lib/tune/choice.h"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gyre::comm {
@@ -35,6 +37,7 @@ struct DeviceEnvironment {
   RelayProgress* progress = nullptr;  // which drives them
   // The memory that NICs may keep keys of.
   std::shared_ptr<transport::LastingMemory> lasting;
+  std::function<std::string(std::string_view port)> why_nic_is_far;  // see DeviceRelays
   std::int64_t timeout_ns = 0;
   std::int64_t liveness_ns = 0;
   bool reproducible = false;

@@ -106,8 +106,12 @@ inline constexpr int compute_capability_major = 75;
 inline constexpr int compute_capability_minor = 76;
 inline constexpr int virtual_memory = 102;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_
 inline constexpr int file_descriptor_handles = 103;  // ..._SUPPORTED, HANDLE_TYPE_POSIX_FILE_...
-inline constexpr int sync_domain_count = 126;        // of CUDA 12.0: ..._MEM_SYNC_DOMAIN_COUNT
-inline constexpr int mps_enabled = 133;              // of CUDA 12.3 and later
+// ..._GPU_DIRECT_RDMA_SUPPORTED, ..._GPU_DIRECT_RDMA_WRITES_ORDERING, ..._DMA_BUF_SUPPORTED
+inline constexpr int nics_reach_memory = 116, nic_writes_ordering = 118, exports_dmabuf = 124;
+inline constexpr int sync_domain_count = 126;  // of CUDA 12.0: ..._MEM_SYNC_DOMAIN_COUNT
+inline constexpr int mps_enabled = 133;        // of CUDA 12.3 and later
+// CUGPUDirectRDMAWritesOrdering: from here on the device itself finds what NICs have written.
+inline constexpr int ordered_for_owner = 100;
 // CUpointer_attribute
 inline constexpr int pointer_memory_type = 2;
 inline constexpr int pointer_buffer_id = 7;
@@ -130,6 +134,7 @@ inline constexpr unsigned event_disable_timing = 2;
 inline constexpr unsigned ipc_lazy_peer_access = 1;  // the only flags that there are
 inline constexpr int handle_file_descriptor = 1;     // CUmemAllocationHandleType
 inline constexpr int granularity_recommended = 1;    // CUmemAllocationGranularity_flags
+inline constexpr int range_dmabuf = 1;               // CUmemRangeHandleType
 inline constexpr unsigned host_alloc_portable = 1, host_alloc_device_map = 2;
 // CUstreamCaptureStatus, CUstreamCaptureMode
 inline constexpr int capture_none = 0, capture_active = 1, capture_invalidated = 2;
@@ -250,7 +255,10 @@ inline constexpr int remote_domain = 1;
 #define GYRE_CUDA_OPTIONAL_FUNCTIONS(X)                                                   \
   X(launch_with, "cuLaunchKernelEx", 12000,                                               \
     (const CuLaunchConfig* config, CuFunction function, void** parameters, void** extra)) \
-  X(priority_range, "cuCtxGetStreamPriorityRange", 5050, (int* least, int* greatest))
+  X(priority_range, "cuCtxGetStreamPriorityRange", 5050, (int* least, int* greatest))     \
+  X(range_handle, "cuMemGetHandleForAddressRange", 11070,                                 \
+    (void* handle, CuDevicePointer begin, std::size_t bytes, int handle_type,             \
+     unsigned long long flags))
 
 class CudaRest;
 

@@ -163,6 +163,9 @@ struct TransportEnvironment {
   std::function<std::string(const trust::ProcessIdentity& peer)> announced = {};
   RdmaOptions rdma = {};
   loaded::SharedVerbs* verbs = nullptr;  // of the process; null: rdma reaches nobody
+  // Whether the port ("mlx5_0:1") is near the GPU whose memory it may reach: it is then taken
+  // before others. Null: there is no GPU.
+  std::function<bool(std::string_view port)> is_near_gpu = {};
   // The memory of callers that NICs may read and write; null: none.
   std::shared_ptr<LastingMemory> lasting = {};
 };

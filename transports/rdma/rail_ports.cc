@@ -34,6 +34,10 @@ std::string why_no_way(const RdmaPorts& ports, std::string_view announced, std::
                          : "it has less than a quarter of the fastest one's rate");
 }
 
+bool is_near(const IsNearPort& judge, const RdmaPort& port) {
+  return judge == nullptr || judge(port.name());
+}
+
 RdmaGid gid_of(const RdmaAddress& one) { return {.gid = one.gid, .network = one.network}; }
 
 bool fits(const RdmaPort& port, const RdmaGid& wanted) {
@@ -44,8 +48,8 @@ bool fits(const RdmaPort& port, const RdmaGid& wanted) {
 class SendingChoice {
  public:
   SendingChoice(const RdmaPorts& ports, std::span<const RdmaAddress> there,
-                std::span<const std::string> planned)
-      : ports_(ports), there_(there), planned_(planned) {
+                std::span<const std::string> planned, const IsNearPort& is_near)
+      : ports_(ports), there_(there), planned_(planned), is_near_(is_near) {
     chosen_.ways.resize(there.size());
   }
 
@@ -84,7 +88,8 @@ class SendingChoice {
     }
   }
 
-  // The one that fewest rails to the same fabric take, the best of these.
+  // Of the near ones, if there are: the one that fewest rails to the same fabric take, the best of
+  // these.
   void take_any(std::size_t rail) {
     const RdmaGid wanted = gid_of(there_[rail]);
     const auto uses = [&](const RdmaPort& port) {
@@ -94,21 +99,26 @@ class SendingChoice {
       return count;
     };
     const RdmaPort* best = nullptr;
+    const auto is_better = [&](const RdmaPort& port) {
+      const bool near = is_near(is_near_, port), best_is_near = is_near(is_near_, *best);
+      return near != best_is_near ? near : uses(port) < uses(*best);
+    };
     for (const RdmaPort& port : ports_.usable)
-      if (fits(port, wanted) && (best == nullptr || uses(port) < uses(*best))) best = &port;
+      if (fits(port, wanted) && (best == nullptr || is_better(port))) best = &port;
     chosen_.ways[rail] = {.port = best, .network = wanted.network};
   }
 
   const RdmaPorts& ports_;
   const std::span<const RdmaAddress> there_;
   const std::span<const std::string> planned_;
+  const IsNearPort& is_near_;
   SendingPorts chosen_;
 };
 
 }  // namespace
 
 ReceivingPorts receiving_ports(const RdmaPorts& ports, std::string_view announced,
-                               std::span<const std::string> planned) {
+                               std::span<const std::string> planned, const IsNearPort& judge) {
   ReceivingPorts chosen;
   const std::vector<RdmaWay> ways = find_ways(ports.usable, announced);
   const auto named = [](const RdmaWay& way) { return way.port->name(); };
@@ -124,15 +134,18 @@ ReceivingPorts receiving_ports(const RdmaPorts& ports, std::string_view announce
       chosen.ways.back().planned = static_cast<std::uint8_t>(place + 1);
     }
   }
+  const auto is_near_way = [&](const RdmaWay& way) { return is_near(judge, *way.port); };
+  const bool takes_far = std::ranges::none_of(ways, is_near_way);
   for (const RdmaWay& way : ways)
-    if (chosen.ways.size() < max_rails && std::ranges::find(planned, named(way)) == planned.end())
+    if (chosen.ways.size() < max_rails && (takes_far || is_near_way(way)) &&
+        std::ranges::find(planned, named(way)) == planned.end())
       chosen.ways.push_back(way);
   return chosen;
 }
 
 SendingPorts sending_ports(const RdmaPorts& ports, std::span<const RdmaAddress> there,
-                           std::span<const std::string> planned) {
-  return SendingChoice(ports, there, planned).choose();
+                           std::span<const std::string> planned, const IsNearPort& judge) {
+  return SendingChoice(ports, there, planned, judge).choose();
 }
 
 }  // namespace gyre::transport

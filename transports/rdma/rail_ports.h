@@ -6,6 +6,7 @@
 #include "transports/rdma/address.h"
 #include "transports/rdma/ports.h"
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,13 +14,18 @@
 
 namespace gyre::transport {
 
+// Whether a port ("mlx5_0:1") is near this rank's GPU; null: all are. Where some are, those that
+// are far are left out, unless they are planned.
+using IsNearPort = std::function<bool(std::string_view port)>;
+
 struct ReceivingPorts {
   std::vector<RdmaWay> ways;        // of each rail: at most `max_rails`
   std::vector<std::string> unused;  // planned ports that it does not take: "mlx5_0:1: down"
 };
 // For a peer that has announced this.
 ReceivingPorts receiving_ports(const RdmaPorts& ports, std::string_view announced,
-                               std::span<const std::string> planned);
+                               std::span<const std::string> planned,
+                               const IsNearPort& judge = nullptr);
 
 struct SendingPorts {
   // For each rail of the receiver's; without a port if the rail is not used. Several rails to one
@@ -28,6 +34,6 @@ struct SendingPorts {
   std::vector<std::string> unused;
 };
 SendingPorts sending_ports(const RdmaPorts& ports, std::span<const RdmaAddress> there,
-                           std::span<const std::string> planned);
+                           std::span<const std::string> planned, const IsNearPort& judge = nullptr);
 
 }  // namespace gyre::transport

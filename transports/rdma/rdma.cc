@@ -150,7 +150,8 @@ Result<std::shared_ptr<RdmaDevice>> RdmaTransport::open(const RdmaPort& port) {
 
 Result<Listening> RdmaTransport::listen(const LinkKey& key, const FifoShape& shape,
                                         const trust::ProcessIdentity& sender) {
-  const ReceivingPorts chosen = receiving_ports(ports_, announced_by(sender), key.ports);
+  const ReceivingPorts chosen =
+      receiving_ports(ports_, announced_by(sender), key.ports, environment_.is_near_gpu);
   const std::vector<RdmaWay>& ways = chosen.ways;
   if (ways.empty() || environment_.letters.send == nullptr)
     return invalid_usage(fmt::format("rdma does not reach rank {}", key.peer));
@@ -226,7 +227,7 @@ Result<std::unique_ptr<Connection>> RdmaTransport::connect(const LinkKey& key,
   GYRE_ASSIGN(const AddressList there, read_addresses(contents, key));
   std::vector<std::shared_ptr<RdmaDevice>> devices;  // of the rails that are used
   std::vector<std::size_t> used;
-  const SendingPorts chosen = sending_ports(ports_, there, key.ports);
+  const SendingPorts chosen = sending_ports(ports_, there, key.ports, environment_.is_near_gpu);
   for (std::size_t i = 0; i < there.size(); ++i) {
     if (chosen.ways[i].port == nullptr) continue;
     GYRE_ASSIGN(std::shared_ptr<RdmaDevice> device, open(*chosen.ways[i].port));

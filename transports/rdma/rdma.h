@@ -73,6 +73,11 @@
 //   success   A sender's call ends when the peer's NIC has acknowledged all, so that the NIC
 //             here has read it. A receiver's call ends when all its messages are whole, so
 //             that nothing is on its way to its memory.
+//   GPUs      A GPU may see a word of the host's before it sees what a NIC wrote to its memory
+//   earlier.
+//             So each NIC reads there before the receiver commits messages in such memory
+//             (docs/decisions/39), and before a lost rail is closed. What one message needs is
+//             done for all that are whole.
 //   failure   Before a failed call returns, both ends destroy their queue pairs (Carrier::cut_off).
 //             From then on the NIC reads and writes nothing of the caller's. The communicator is
 //             broken anyway.

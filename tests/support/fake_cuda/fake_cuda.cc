@@ -74,6 +74,9 @@ CuResult device_attribute(int* value, int which, CuDevice) {
   *value = which == cu::multiprocessor_count       ? fake->options.multiprocessors
            : which == cu::max_threads_per_block    ? fake->options.max_threads
            : which == cu::mps_enabled              ? fake->options.mps
+           : which == cu::nics_reach_memory        ? fake->options.nics_reach
+           : which == cu::exports_dmabuf           ? fake->options.dmabuf
+           : which == cu::nic_writes_ordering      ? fake->options.nic_writes_ordering
            : which == cu::sync_domain_count        ? (fake->options.capability >= 90 ? 4 : 1)
            : which == cu::compute_capability_major ? fake->options.capability / 10
            : which == cu::compute_capability_minor ? fake->options.capability % 10
@@ -376,7 +379,7 @@ CudaDriver filled_table(int driver) {
       fake_stream_end_capture, fake_graph_instantiate, fake_graph_launch, fake_graph_destroy,
       fake_graph_run_destroy, fake_stream_capture_info, fake_user_object_create,
       fake_user_object_release, fake_graph_retain,
-      driver >= 12000 ? launch_with : nullptr, priority_range};
+      driver >= 12000 ? launch_with : nullptr, priority_range, fake_range_handle};
   // clang-format on
 }
 
@@ -429,6 +432,11 @@ void FakeCuda::fail_allocation(int number) {
   state_->failing = number;
 }
 
+void FakeCuda::fail_dmabuf(int number) {
+  const std::lock_guard lock(state_->mutex);
+  state_->failing_dmabuf = number;
+}
+
 std::string FakeCuda::leaks() const {
   const std::lock_guard lock(state_->mutex);
   std::string text;
@@ -454,6 +462,12 @@ std::string FakeCuda::leaks() const {
   for (const CuContextBody& context : state_->contexts)
     tell(static_cast<std::size_t>(context.retained), "retained contexts");
   return text;
+}
+
+bool FakeCuda::is_of_device(const void* place) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto* const found = state_->find(reinterpret_cast<std::uintptr_t>(place));
+  return found != nullptr && !found->second.on_host;
 }
 
 int FakeCuda::allocations() const {

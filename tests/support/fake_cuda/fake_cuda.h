@@ -26,7 +26,10 @@ struct FakeCudaOptions {
   std::uint64_t memory_bytes = 1ULL << 30;
   bool peer_access = true;
   bool virtual_memory = true;  // by the driver's calls of that name, and by file descriptors
-  bool mps = false;            // as it says; processes are side by side in any case
+  // What it says of NICs and its devices' memory, by their attributes of CUDA.
+  bool nics_reach = false, dmabuf = false;
+  int nic_writes_ordering = 0;
+  bool mps = false;  // as it says; processes are side by side in any case
   // What CUDA_VISIBLE_DEVICES leaves: the machine's number of each device; empty: all, in order.
   std::vector<int> visible = {};
   int capability = 90;          // compute capability
@@ -61,6 +64,8 @@ class FakeCuda {
 
   // Allocations from now on: the `number`th fails for want of memory, counted from 1; 0: none does.
   void fail_allocation(int number);
+  // The same of dmabufs that are exported from now on.
+  void fail_dmabuf(int number);
   // What somebody has made and not given back, in words; empty if nothing.
   std::string leaks() const;
   int allocations() const;  // so far
@@ -73,6 +78,8 @@ class FakeCuda {
   void free_from_pool(loaded::CuDevicePointer memory);
   // As cuMemAllocManaged gives it on device 0; null if there is none. cuMemFree frees it.
   void* allocate_managed(std::size_t bytes);
+  // Whether memory of a device lies there.
+  bool is_of_device(const void* place) const;
   // Memory that was exported to other processes and shares its block of 2 MiB with other memory.
   int exports_of_parts() const;
   int launches() const;

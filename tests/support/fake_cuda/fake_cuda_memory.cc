@@ -209,4 +209,24 @@ CuResult fake_memory_set_access(CuDevicePointer place, std::size_t bytes,
   return mprotect(at(place), bytes, PROT_READ | PROT_WRITE) == 0 ? cu::success : cu::out_of_memory;
 }
 
+CuResult fake_range_handle(void* handle, CuDevicePointer begin, std::size_t bytes, int handle_type,
+                           unsigned long long flags) {
+  const std::lock_guard lock(fake->mutex);
+  constexpr std::size_t host_page = 4096;
+  const auto* const found = fake->find(begin);
+  if (!fake->options.dmabuf || handle_type != cu::range_dmabuf || flags != 0 || bytes == 0 ||
+      begin % host_page != 0 || bytes % host_page != 0 || found == nullptr ||
+      found->second.on_host || found->second.mapped != 0)
+    return cu::invalid_value;
+  const auto offset = begin - reinterpret_cast<std::uintptr_t>(found->first);
+  if (bytes > found->second.bytes - offset) return cu::invalid_value;
+  if (fake->failing_dmabuf > 0 && --fake->failing_dmabuf == 0) return cu::out_of_memory;
+  const std::string file = "/proc/self/fd/" + std::to_string(found->second.file.get());
+  const int opened = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  if (opened < 0) return cu::out_of_memory;
+  (void)lseek(opened, static_cast<off_t>(offset), SEEK_SET);
+  std::memcpy(handle, &opened, sizeof opened);
+  return cu::success;
+}
+
 }  // namespace gyre::tests

@@ -167,6 +167,7 @@ struct FakeCuda::State {
   std::map<void*, std::size_t> remains;  // addresses of what was freed, which nothing lies at
   std::uint64_t memory_used = 0;
   int allocations = 0, failing = 0, launches = 0;
+  int failing_dmabuf = 0;  // so many from now on, this one fails; 0: none
   int host_calls = 0, launches_apart = 0, exports_of_parts = 0;
   std::map<std::string, int> synchronising;  // calls that may wait, made while kernels were to end
   std::uint64_t items_queued = 0, items_done = 0;
@@ -227,6 +228,10 @@ loaded::CuResult fake_memory_map(loaded::CuDevicePointer at, std::size_t bytes, 
 loaded::CuResult fake_memory_unmap(loaded::CuDevicePointer at, std::size_t bytes);
 loaded::CuResult fake_memory_set_access(loaded::CuDevicePointer at, std::size_t bytes,
                                         const loaded::CuMemoryAccess* access, std::size_t count);
+// A dmabuf, as the table has it (fake_cuda_memory.cc): the file of the allocation, opened anew, at
+// the position where the range begins.
+loaded::CuResult fake_range_handle(void* handle, loaded::CuDevicePointer begin, std::size_t bytes,
+                                   int handle_type, unsigned long long flags);
 // Whether another process holds the memory.
 bool is_held_elsewhere(const FakeCuda::State::Allocation& allocation);
 
