@@ -53,8 +53,7 @@ PathClass GpuNics::path_to(std::string_view port) const {
   const int gpu = machine.find_bus_id(bus_id_);
   for (const int index : machine.all(topology::NodeKind::port)) {
     const topology::TopologyNode& node = machine.node(index);
-    if (gpu >= 0 && node.port->has_verbs &&
-        fmt::format("{}:{}", node.name, node.port->number) == port)
+    if (gpu >= 0 && node.port->has_verbs && topology::port_name(node) == port)
       return topology::EdgeTable(machine).path_between(gpu, index).kind;
   }
   return PathClass::none;

@@ -55,7 +55,8 @@ DeviceRelays::~DeviceRelays() {
 }
 
 Result<std::shared_ptr<void>> DeviceRelays::prepare(const Key& key, std::uint32_t channels) {
-  GYRE_ASSIGN(Links::ReceivingEnd listened, links_.listen(links_key(key), fifo_shape(), ports_of(key).in));
+  GYRE_ASSIGN(Links::ReceivingEnd listened,
+              links_.listen(links_key(key), fifo_shape(), ports_of(key).in));
   RelayedLink made;
   made.shape = shape_;
   made.shape.channels = channels;
