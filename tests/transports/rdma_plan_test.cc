@@ -195,8 +195,8 @@ TEST_CASE("a receiver puts planned ports first, and says why it takes one not", 
   loaded::SharedVerbs shared(&fake.table());
   const auto ports = find_rdma_ports(shared, {});
   REQUIRE(ports.ok());
-  const auto chosen = [&](const Names& planned) {
-    const ReceivingPorts found = receiving_ports(*ports, "rdma=roce4", planned);
+  const auto chosen = [&](const Names& planned, const IsNearPort& is_near = nullptr) {
+    const ReceivingPorts found = receiving_ports(*ports, "rdma=roce4", planned, is_near);
     return text_of(found.ways, found.unused);
   };
   CHECK(chosen({}) == "fake0:1 fake1:1 fake2:1 fake3:1");
@@ -215,6 +215,13 @@ TEST_CASE("a receiver puts planned ports first, and says why it takes one not", 
         "fake0:1 fake1:1 fake2:1 fake3:1; eth0: there is no RDMA port of that name");
   CHECK(chosen({"fake0:1", "fake1:1", "fake2:1", "fake3:1", "fake4:1"}) ==
         "fake0:1/1 fake1:1/2 fake2:1/3 fake3:1/4; fake4:1: a connection takes 4 ports at most");
+  // Of a rank on a GPU, those far from it are left out, unless they are planned or no other is
+  // near.
+  const auto is_near = [](std::string_view name) { return name >= "fake3:1" && name < "local"; };
+  CHECK(chosen({}, is_near) == "fake3:1 fake4:1");
+  CHECK(chosen({"fake4:1"}, is_near) == "fake4:1/1 fake3:1");
+  CHECK(chosen({"fake1:1"}, is_near) == "fake1:1/1 fake3:1 fake4:1");
+  CHECK(chosen({}, [](std::string_view) { return false; }) == "fake0:1 fake1:1 fake2:1 fake3:1");
 }
 
 TEST_CASE("a sender joins the planned ports of both ends, and others of the same number",
@@ -227,13 +234,14 @@ TEST_CASE("a sender joins the planned ports of both ends, and others of the same
   const auto ports = find_rdma_ports(shared, {});
   REQUIRE(ports.ok());
   // The receiver's rails: by their places in the plan.
-  const auto chosen = [&](const std::vector<int>& rails, const Names& planned) {
+  const auto chosen = [&](const std::vector<int>& rails, const Names& planned,
+                          const IsNearPort& is_near = nullptr) {
     std::vector<RdmaAddress> there;
     for (const int place : rails)
       there.push_back({.network = RdmaNetwork::roce_ipv4,
                        .planned = static_cast<std::uint8_t>(place),
                        .place = "a port"});
-    const SendingPorts found = sending_ports(*ports, there, planned);
+    const SendingPorts found = sending_ports(*ports, there, planned, is_near);
     return text_of(found.ways, found.unused);
   };
   CHECK(chosen({0, 0, 0, 0}, {}) == "fake0:1 fake1:1 fake2:1 fake3:1");
@@ -249,4 +257,7 @@ TEST_CASE("a sender joins the planned ports of both ends, and others of the same
   // A peer that says more than was planned.
   CHECK(chosen({9, 0}, {"fake1:1"}) == "fake0:1 fake1:1; fake1:1: the peer does not take its port");
   CHECK(chosen({1, 0}, {}) == "fake0:1 fake1:1");
+  const auto is_near = [](std::string_view name) { return name == "fake2:1" || name == "fake3:1"; };
+  CHECK(chosen({0, 0, 0}, {}, is_near) == "fake2:1 fake3:1 fake2:1");
+  CHECK(chosen({1, 0}, {"fake0:1"}, is_near) == "fake0:1/1 fake2:1");
 }
