@@ -10,8 +10,17 @@ namespace {
 
 struct Tasks {
   std::span<Resumable* const> all;
-  Resumable* beside;  // null: none
+  SideTask* const side;  // null: none
+  Resumable* beside = nullptr;
+  bool had_work = false;
 
+  // Once a turn. The task beside has one turn more than it has work, to let go of what it holds.
+  void look_beside() {
+    if (side == nullptr) return;
+    const bool has_work = side->has_work();
+    beside = has_work || had_work ? &side->task() : nullptr;
+    had_work = has_work;
+  }
   template <typename Act>
   void for_each_unfinished(const Act& act) const {
     for (Resumable* one : all)
@@ -20,7 +29,7 @@ struct Tasks {
   }
 };
 
-void go_on(const Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
+void go_on(Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
   const auto min_limit_ns = [&] {
     std::int64_t found_ns = INT64_MAX;
     tasks.for_each_unfinished(
@@ -35,6 +44,7 @@ void go_on(const Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
   };
   const auto disarm = [&] { tasks.for_each_unfinished([](Resumable& one) { one.disarm(); }); };
   while (true) {
+    tasks.look_beside();
     bool moved = false, finished = true;
     tasks.for_each_unfinished([&](Resumable& one) {
       moved |= one.advance();
@@ -59,8 +69,8 @@ void go_on(const Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
 }  // namespace
 
 void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy,
-         Resumable* beside) {
-  const Tasks tasks{all, beside};
+         SideTask* beside) {
+  Tasks tasks{all, beside};
   // Ends are made of little memory; where even that is not to be had, the caller hears of it.
   constexpr int max_tries = 8;
   for (int tries = 1;; ++tries) {

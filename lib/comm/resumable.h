@@ -72,9 +72,24 @@ class ConditionWait final : public Resumable {
   std::function<bool()> holds_;
 };
 
-// Returns when all are finished, and `beside` as well, if there is one. The outcomes are theirs.
-// Allocates nothing itself: what has begun is not left alone for want of memory.
+// A task that has turns beside others, while it has work. It finishes when those have. Most waits
+// end before there is any: it is made when it is needed.
+class SideTask {
+ public:
+  explicit SideTask(const std::atomic<std::uint32_t>& work) : work_(work) {}
+  bool has_work() const { return work_.load(std::memory_order_relaxed) != 0; }
+  virtual Resumable& task() = 0;
+
+ protected:
+  ~SideTask() = default;
+
+ private:
+  const std::atomic<std::uint32_t>& work_;
+};
+
+// Returns when all are finished. The outcomes are theirs. Allocates nothing itself: what has begun
+// is not left alone for want of memory.
 void run(std::span<Resumable* const> all, const Clock& clock, const WaitPolicy& policy,
-         Resumable* beside = nullptr);
+         SideTask* beside = nullptr);
 
 }  // namespace gyre::comm

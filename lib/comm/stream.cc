@@ -4,6 +4,7 @@
 #include "lib/base/log.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace gyre::comm {
 namespace {
@@ -378,8 +379,6 @@ class StreamWorker::CallersTurns final : public Resumable {
       finish({});
       return true;
     }
-    // Other threads may queue some at any time.
-    if (worker_.for_callers_.load(std::memory_order_relaxed) == 0) return false;
     return worker_.serve_all(worker_.streams(true), turn_);
   }
   // Each of them has a deadline of its own.
@@ -399,9 +398,25 @@ class StreamWorker::CallersTurns final : public Resumable {
   Turn turn_;
 };
 
+// Other threads may queue some at any time.
+class StreamWorker::CallersTask final : public SideTask {
+ public:
+  CallersTask(StreamWorker& worker, std::span<Resumable* const> beside)
+      : SideTask(worker.for_callers_), worker_(worker), beside_(beside) {}
+  Resumable& task() override {
+    if (!turns_) turns_.emplace(worker_, beside_);
+    return *turns_;
+  }
+
+ private:
+  StreamWorker& worker_;
+  const std::span<Resumable* const> beside_;
+  std::optional<CallersTurns> turns_;
+};
+
 void StreamWorker::run(std::span<Resumable* const> all, const WaitPolicy& policy) {
-  CallersTurns turns(*this, all);
-  comm::run(all, system_clock, policy, &turns);
+  CallersTask beside(*this, all);
+  comm::run(all, system_clock, policy, &beside);
 }
 
 Status StreamWorker::run_until(std::atomic<std::uint32_t>& word, std::function<bool()> done,

@@ -113,6 +113,7 @@ class StreamWorker {
     void leave();
     void make_room();  // for one more that is blocked
   };
+  class CallersTask;
   class CallersTurns;
   void serve();
   void serve_unless_forked();
