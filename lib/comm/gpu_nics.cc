@@ -2,22 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <utility>
 
 namespace gyre::comm {
-namespace {
 
 using topology::PathClass;
-
-// The farthest path that each level allows; none at LOC.
-constexpr std::array<std::pair<std::string_view, PathClass>, 4> gdr_levels = {
-    {{"PIX", PathClass::one_switch},
-     {"PXB", PathClass::switches},
-     {"PHB", PathClass::processor},
-     {"SYS", PathClass::interconnect}}};
-
-}  // namespace
 
 GpuNics::GpuNics(HostMachine& machine, FindNvml nvml, const Settings& settings, std::string bus_id)
     : machine_(machine),
@@ -39,8 +28,10 @@ std::string GpuNics::judge(std::string_view port) const {
   if (path == PathClass::none)
     return fmt::format("nobody knows how far {} is from GPU {}, and GYRE_NET_GDR_LEVEL is {}", port,
                        bus_id_, level_);
-  for (const auto& [word, farthest] : gdr_levels)
-    if (word == level_ && path <= farthest) return {};
+  // A level is the name of the farthest path that it allows.
+  for (auto farther = static_cast<int>(path); farther < static_cast<int>(PathClass::none);
+       ++farther)
+    if (path_class_name(static_cast<PathClass>(farther)) == level_) return {};
   return fmt::format("the path from GPU {} to {} is {}, and GYRE_NET_GDR_LEVEL is {}", bus_id_,
                      port, path_class_name(path), level_);
 }

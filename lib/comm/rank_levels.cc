@@ -109,7 +109,6 @@ std::vector<Level> find_levels(const RankLayout& layout, const control::Roster& 
   widest.medium = maps_all ? Medium::host_memory : wire;
   if (widest.part == LevelPart::network)
     widest.gigabytes_per_s = gigabytes_per_s(roster, wire == Medium::verbs ? "rdma" : "tcp");
-  for (Level& level : levels) level.microseconds = tune::assumed_microseconds(level.medium);
   return levels;
 }
 
@@ -117,7 +116,6 @@ std::vector<Level> on_gpus(std::vector<Level> levels, bool reaches_all) {
   for (Level& level : levels) {
     if (&level == &levels.back() && !reaches_all) break;
     level.medium = Medium::gpu_memory;
-    level.microseconds = tune::assumed_microseconds(level.medium);
   }
   return levels;
 }

@@ -7,10 +7,6 @@
 namespace gyre::comm {
 namespace {
 
-const TransportRow& row_of(std::string_view name) {
-  return *std::ranges::find(transport_registry(), name, &TransportRow::name);
-}
-
 TransportCandidate left_out(const TransportRow& row, const Settings& settings) {
   const bool by_switch = row.disabled != nullptr && settings.*row.disabled;
   return {row.name,
@@ -38,7 +34,7 @@ std::vector<TransportCandidate> find_candidates(
     if ((transport->name() == "self") != is_own_rank) continue;
     Reachability reach = transport->reach(peer);
     found.push_back({transport->name(), reach.reachable, {}, std::move(reach.reason)});
-    if (reach.reachable) found.back().path = find_path(row_of(transport->name()).medium);
+    if (reach.reachable) found.back().path = find_path(transport_row(transport->name()).medium);
   }
   return found;
 }

@@ -117,6 +117,10 @@ Result<TransportList> make_transports(const Settings& settings,
   return list;
 }
 
+const TransportRow& transport_row(std::string_view name) {
+  return *std::ranges::find(transport_registry(), name, &TransportRow::name);
+}
+
 std::string transport_names(const TransportList& transports) {
   std::string names;
   for (const auto& transport : transports) {
@@ -128,9 +132,7 @@ std::string transport_names(const TransportList& transports) {
 
 bool has_shared_memory(const TransportList& transports) {
   return std::ranges::any_of(transports, [](const auto& transport) {
-    const auto row =
-        std::ranges::find(transport_registry(), transport->name(), &TransportRow::name);
-    return row->medium == topology::Medium::host_memory;
+    return transport_row(transport->name()).medium == topology::Medium::host_memory;
   });
 }
 

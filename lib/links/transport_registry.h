@@ -29,6 +29,8 @@ struct TransportRow {
   topology::Medium medium = topology::Medium::sockets;  // what its bytes go through
 };
 std::span<const TransportRow> transport_registry();
+// Of a transport that is there.
+const TransportRow& transport_row(std::string_view name);
 // "self, p2p, shm, rdma, tcp"
 std::string transport_choices();
 

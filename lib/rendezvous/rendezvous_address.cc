@@ -126,9 +126,8 @@ std::string own_addresses() {
   std::string text;
   if (!interfaces.ok()) return "unknown";
   for (const trust::Interface& each : *interfaces) {
-    const std::string address = trust::format_address(each.address);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", each.name,
-                        address.substr(0, address.rfind(':')));
+                        trust::host_of(trust::format_address(each.address)));
   }
   return text.empty() ? "none" : text;
 }

@@ -52,6 +52,8 @@ Status send_at_once(const FileDescriptor& socket) {
 
 }  // namespace
 
+std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
+
 Result<SocketAddress> parse_address(std::string_view text) {
   const Status malformed =
       invalid_argument(fmt::format("'{}' is no address; use 1.2.3.4:80 or [::1]:80", text));

@@ -22,6 +22,8 @@ struct SocketAddress {
 
 Result<SocketAddress> parse_address(std::string_view text);
 std::string format_address(const SocketAddress& address);
+// Without the port: "1.2.3.4", "[::1]".
+std::string_view host_of(std::string_view address);
 // Of a connected socket: "10.0.0.1:4711 to 10.0.0.2:4712".
 std::string format_path(int socket);
 Result<SocketAddress> abstract_address(std::string_view name);

@@ -156,7 +156,6 @@ int interface_megabits_per_s(std::string_view address) {
   const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   std::vector<Interface> listed;
   if (!socket.has_value() || !list_v4(socket, &listed).ok() || !list_v6(&listed).ok()) return 0;
-  const auto host_of = [](std::string_view text) { return text.substr(0, text.rfind(':')); };
   for (const Interface& interface : listed)
     if (host_of(format_address(interface.address)) == host_of(address))
       return megabits_per_s(socket, interface.name);

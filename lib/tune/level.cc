@@ -69,7 +69,7 @@ std::string levels_text(std::span<const Level> levels) {
                         medium_text(level.medium));
     text += level.gigabytes_per_s > 0 ? fmt::format(", {:.3g} GB/s", level.gigabytes_per_s)
                                       : std::string(", no figure");
-    text += fmt::format(", {:.2g} us assumed", level.microseconds);
+    text += fmt::format(", {:.2g} us assumed", assumed_microseconds(level.medium));
   }
   return text;
 }

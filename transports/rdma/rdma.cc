@@ -111,16 +111,12 @@ Status RdmaTransport::find_ports() {
   return {};
 }
 
-// Of the ports that a connection may use side by side.
+// Of the rails to a peer on the same networks.
 std::int64_t RdmaTransport::wire_megabytes_per_s() const {
   constexpr double megabytes_per_gigabit = 125;
   double gigabits_per_s = 0;
-  std::size_t rails = 0;
-  for (const RdmaPort& port : ports_.usable)
-    if (rails < max_rails && port.gigabits_per_s() >= ports_.usable.front().gigabits_per_s() / 4) {
-      gigabits_per_s += port.gigabits_per_s();
-      ++rails;
-    }
+  for (const RdmaWay& way : receiving_ports(ports_, announce_networks(ports_.usable), {}).ways)
+    gigabits_per_s += way.port->gigabits_per_s();
   return static_cast<std::int64_t>(gigabits_per_s * megabytes_per_gigabit);
 }
 

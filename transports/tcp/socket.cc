@@ -15,12 +15,6 @@
 #include <sys/socket.h>
 
 namespace gyre::transport {
-namespace {
-
-std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
-
-}  // namespace
-
 std::string errno_text(int error_number) {
   const char* name = strerrorname_np(error_number);
   return fmt::format("{} ({})", name != nullptr ? name : "errno", strerrordesc_np(error_number));
@@ -43,7 +37,7 @@ std::string own_address(int socket) {
 bool leads_to_this_host(std::string_view address, const std::vector<std::string>& own) {
   if (address.starts_with("127.") || address.starts_with("[::1]:")) return true;
   return std::ranges::any_of(
-      own, [&](const std::string& one) { return host_of(one) == host_of(address); });
+      own, [&](const std::string& one) { return trust::host_of(one) == trust::host_of(address); });
 }
 
 Status set_sending(const FileDescriptor& socket) {
