@@ -7,6 +7,7 @@
 #include "lib/device/gpu_info.h"
 #include "lib/links/message_keys.h"
 #include "tests/support/catch.h"
+#include "tests/support/control/silent_member.h"
 #include "tests/topologies/described_machines.h"
 
 #include <cstdint>
@@ -33,16 +34,10 @@ struct Mail {
   std::size_t messages = 0, bytes = 0;
 };
 
-class MailedMember final : public control::Membership {
+class MailedMember final : public tests::SilentMember {
  public:
   MailedMember(int rank, const control::Roster& roster, Mail& mail)
-      : rank_(rank), roster_(roster), mail_(mail) {}
-  State state() const override { return State::joined; }
-  bool failed() const override { return false; }
-  Status failure() const override { return {}; }
-  std::atomic<std::uint32_t>& changed() override { return changed_; }
-  const control::Roster& roster() const override { return roster_; }
-  const trust::ProcessIdentity& self() const override { return roster_.processes.front(); }
+      : SilentMember(roster), rank_(rank), mail_(mail) {}
   Status send(int to, std::uint64_t key, control::MessageBytes message) override {
     ++mail_.messages;
     mail_.bytes += message.size();
@@ -56,16 +51,10 @@ class MailedMember final : public control::Membership {
     messages.pop_front();
     return message;
   }
-  void listen(std::uint64_t, Hear) override {}
-  bool has_left(int) const override { return false; }
-  void abort(Status) override {}
-  void leave() override {}
 
  private:
   const int rank_;
-  const control::Roster& roster_;
   Mail& mail_;
-  std::atomic<std::uint32_t> changed_{0};
 };
 
 // A rank on each GPU of each host. `speaks`: whether the rank says what its host is.

@@ -1,18 +1,14 @@
 // Roots that a launcher named, by a secret that it gave to all ranks of a host: how ranks meet
 // there, and what a call that failed leaves behind for the next one.
+#include "tests/support/base/resource_use.h"
 #include "tests/support/control/scripted_job.h"
-
-#include <filesystem>
 
 using namespace gyre;
 using namespace gyre::test;
+using gyre::tests::open_descriptors;
 using State = Membership::State;
 
 namespace {
-
-std::ptrdiff_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
-}
 
 Settings of_one_second() {
   Settings settings = loopback_settings();

@@ -5,6 +5,7 @@
 #include "lib/trust/secure_session.h"
 #include "tests/support/base/descriptor_limit.h"
 #include "tests/support/base/log_file.h"
+#include "tests/support/base/resource_use.h"
 #include "tests/support/control/meeting.h"
 
 #include <atomic>
@@ -13,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <poll.h>
 #include <sys/resource.h>
@@ -23,13 +23,10 @@
 
 using namespace gyre;
 using namespace gyre::test;
+using gyre::tests::open_descriptors;
 using State = Membership::State;
 
 namespace {
-
-std::ptrdiff_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
-}
 
 std::int64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");

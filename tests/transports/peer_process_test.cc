@@ -6,6 +6,7 @@
 #include "lib/links/links.h"
 #include "lib/trust/identity.h"
 #include "tests/support/catch.h"
+#include "tests/support/control/silent_member.h"
 #include "tests/support/transports/test_listener.h"
 
 #include <atomic>
@@ -25,28 +26,6 @@ using namespace gyre::comm;
 using namespace gyre::tests;
 
 namespace {
-
-// Rank 0 of two, to whom nothing comes.
-class SilentMember final : public control::Membership {
- public:
-  explicit SilentMember(control::Roster roster) : roster_(std::move(roster)) {}
-  State state() const override { return State::joined; }
-  bool failed() const override { return false; }
-  Status failure() const override { return {}; }
-  std::atomic<std::uint32_t>& changed() override { return changed_; }
-  const control::Roster& roster() const override { return roster_; }
-  const trust::ProcessIdentity& self() const override { return roster_.processes.front(); }
-  Status send(int, std::uint64_t, control::MessageBytes) override { return {}; }
-  std::optional<control::MessageBytes> receive(int, std::uint64_t) override { return {}; }
-  void listen(std::uint64_t, Hear) override {}
-  bool has_left(int) const override { return false; }
-  void abort(Status) override {}
-  void leave() override {}
-
- private:
-  const control::Roster roster_;
-  std::atomic<std::uint32_t> changed_{0};
-};
 
 // A process that listens and lives until it is told to end.
 class ListeningChild {

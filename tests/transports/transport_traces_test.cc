@@ -1,13 +1,13 @@
 // Resources and robustness of links of every transport: links that were given up, endpoints that
 // were changed, peers that are killed; memory and descriptors afterwards.
 #include "lib/transport/slots.h"
+#include "tests/support/base/resource_use.h"
 #include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <dirent.h>
 #include <fstream>
 #include <sys/mman.h>
 #include <thread>
@@ -20,14 +20,6 @@ using namespace gyre::transport;
 namespace {
 
 void rest(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-std::size_t open_descriptors() {
-  const auto close = [](DIR* folder) { closedir(folder); };
-  const std::unique_ptr<DIR, decltype(close)> folder(opendir("/proc/self/fd"), close);
-  std::size_t count = 0;
-  while (readdir(folder.get()) != nullptr) ++count;
-  return count;
-}
 
 // Of address space, which leaked mappings use even where they were never touched.
 std::size_t mapped_bytes() {
@@ -122,7 +114,8 @@ TEST_CASE("memory and descriptors come back when links go", "[transport]") {
   };
   open_some();
   rest(20);
-  const std::size_t descriptors = open_descriptors(), bytes = mapped_bytes();
+  const int descriptors = open_descriptors();
+  const std::size_t bytes = mapped_bytes();
   for (int i = 0; i < 5; ++i) open_some();
   for (int i = 0; i < 200 && open_descriptors() > descriptors; ++i) rest(10);
   CHECK(open_descriptors() == descriptors);

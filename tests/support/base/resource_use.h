@@ -21,6 +21,11 @@ inline constexpr bool memory_is_told = false;
 inline constexpr bool memory_is_told = true;
 #endif
 
+inline int folder_entries(const char* folder) {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+inline int open_descriptors() { return folder_entries("/proc/self/fd"); }
+
 struct ResourceUse {
   double resident_kib = 0;
   double heap_kib = 0;  // in use
@@ -29,12 +34,9 @@ struct ResourceUse {
   int mappings = 0;
 
   static ResourceUse take() {
-    const auto entries = [](const char* folder) {
-      return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder), {}));
-    };
     ResourceUse now;
-    now.descriptors = entries("/proc/self/fd");
-    now.threads = entries("/proc/self/task");
+    now.descriptors = open_descriptors();
+    now.threads = folder_entries("/proc/self/task");
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) ++now.mappings;
     const struct mallinfo2 heap = mallinfo2();
