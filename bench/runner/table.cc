@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <set>
 #include <vector>
 
@@ -136,7 +135,8 @@ std::string sharing_lines(std::span<const Seat> seats) {
     if (first.device.uuid.empty() || std::ranges::any_of(seats.first(i), shares)) continue;
     std::vector<int> ranks;
     std::set<int> processes;
-    for (const Seat& seat : seats | std::views::filter(shares)) {
+    for (const Seat& seat : seats) {
+      if (!shares(seat)) continue;
       ranks.push_back(seat.rank);
       processes.insert(seat.pid);
     }

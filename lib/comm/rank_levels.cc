@@ -8,7 +8,6 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -44,9 +43,11 @@ std::optional<Level> count_parts(const RankLayout& layout, int ranks, LevelPart 
     if (number < 0) return std::nullopt;
     ++ranks_in[{where.host, number}];
   }
-  const auto [least, most] = std::ranges::minmax(ranks_in | std::views::values);
+  const int first = ranks_in.begin()->second;
+  const bool is_even =
+      std::ranges::all_of(ranks_in, [&](const auto& one) { return one.second == first; });
   return Level{
-      .part = part, .parts = static_cast<int>(ranks_in.size()), .ranks = least == most ? least : 0};
+      .part = part, .parts = static_cast<int>(ranks_in.size()), .ranks = is_even ? first : 0};
 }
 
 // By the slowest; 0 if some rank does not know.

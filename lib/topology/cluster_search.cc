@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <ranges>
 
 namespace gyre::topology {
 namespace {
@@ -147,9 +146,10 @@ std::vector<int> ClusterSearch::channel_counts(int group, int passes) {
   std::ranges::stable_sort(counts, std::greater<>(), [&](int count) {
     return std::min(rails_carry[count], bound_.megabytes_per_s / 100 * 98);
   });
-  limit_bound(std::ranges::max(rails_carry | std::views::values),
-              fmt::format("at most {} {}, each on one rail", max_channels_,
-                          group == 1 ? "rings" : "trees"));
+  const auto widest =
+      std::ranges::max_element(rails_carry, {}, &std::pair<const int, std::int64_t>::second);
+  limit_bound(widest->second, fmt::format("at most {} {}, each on one rail", max_channels_,
+                                          group == 1 ? "rings" : "trees"));
   return counts;
 }
 

@@ -173,6 +173,8 @@ class House(unittest.TestCase):
                      "tests/plan/x_test.cc: tests include tests/support/catch.h")
         self.refused("seams_test.py", {"tests/plan/x_test.cc": f_with("Catch::rngSeed()")},
                      "tests/plan/x_test.cc: what the versions of Catch2 name differently")
+        self.refused("seams_test.py", {"lib/comm/x.cc": "// x\n#include <ranges>\n"},
+                     "lib/comm/x.cc: clang 14")
         middle = "lib/comm/communicator.h"
         self.accepted("seams_test.py", {middle: "// x\n" * 200})
         self.refused("seams_test.py", {middle: "// x\n" * 201}, "201 lines")
