@@ -65,7 +65,7 @@ std::vector<std::vector<std::int32_t>> ring_orders(const topology::FoundChannels
   std::vector<std::vector<std::int32_t>> orders;
   for (const topology::FoundChannel& channel : found.channels) {
     std::vector<std::int32_t> order(channel.order.begin(), channel.order.end());
-    std::ranges::rotate(order, std::ranges::find(order, 0));
+    std::rotate(order.begin(), std::ranges::find(order, 0), order.end());
     orders.push_back(std::move(order));
   }
   const bool is_one = std::ranges::all_of(

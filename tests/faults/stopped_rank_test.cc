@@ -83,8 +83,7 @@ class Buffers {
       neighbours_.push_back(word((place + bytes_ + 7) / 8 * 8));
     }
     std::ranges::sort(neighbours_);
-    const auto repeated = std::ranges::unique(neighbours_);
-    neighbours_.erase(repeated.begin(), repeated.end());
+    neighbours_.erase(std::unique(neighbours_.begin(), neighbours_.end()), neighbours_.end());
     for (std::size_t i = 0; i < trial.count; ++i) in_[i] = value(rank, i);
     sum_.resize(trial.count);
     for (int other = 0; other < trial.ranks(); ++other)

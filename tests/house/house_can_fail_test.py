@@ -175,6 +175,9 @@ class House(unittest.TestCase):
                      "tests/plan/x_test.cc: what the versions of Catch2 name differently")
         self.refused("seams_test.py", {"lib/comm/x.cc": "// x\n#include <ranges>\n"},
                      "lib/comm/x.cc: clang 14")
+        self.refused("seams_test.py", {"lib/comm/x.cc": f_with("std::ranges::unique(all)")},
+                     "lib/comm/x.cc: clang 14")
+        self.accepted("seams_test.py", {"lib/comm/x.cc": f_with("std::ranges::sort(all)")})
         middle = "lib/comm/communicator.h"
         self.accepted("seams_test.py", {middle: "// x\n" * 200})
         self.refused("seams_test.py", {middle: "// x\n" * 201}, "201 lines")

@@ -3,6 +3,7 @@
 
 #include "tests/support/rendezvous/small_plane.h"
 
+#include <algorithm>
 #include <sys/mman.h>
 
 using namespace gyre;
@@ -298,7 +299,8 @@ TEST_CASE("ranks with a file of secrets put the id into a store encrypted", "[re
   REQUIRE(made.ok());
   const std::vector<std::uint8_t> first = held["gyre/0"];
   CHECK(first.size() == 144);
-  CHECK(std::ranges::search(first, made->secret).empty());
+  const auto& secret = made->secret;
+  CHECK(std::search(first.begin(), first.end(), secret.begin(), secret.end()) == first.end());
   CHECK(report(join(1, sealed.settings)) == report(made));
   // Another time it is another text, and another file opens nothing.
   REQUIRE(join(0, sealed.settings).ok());

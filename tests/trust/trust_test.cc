@@ -112,7 +112,9 @@ TEST_CASE("a secret is overwritten when it goes, wherever it was copied to") {
   const auto encoded_bytes = [&] {
     alignas(EncodedId) std::byte there[sizeof(EncodedId)];
     auto* encoded = new (there) EncodedId(*encode(*id));
-    const bool held = std::ranges::search(encoded->bytes, id->secret.bytes).size() == 32;
+    const auto& secret = id->secret.bytes;
+    const bool held = std::search(encoded->bytes.begin(), encoded->bytes.end(), secret.begin(),
+                                  secret.end()) != encoded->bytes.end();
     encoded->~EncodedId();
     return held && std::ranges::all_of(there, [](std::byte byte) { return byte == std::byte{0}; });
   };
