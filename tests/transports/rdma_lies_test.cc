@@ -111,7 +111,14 @@ TEST_CASE("a receiver that lies is found out by the sender", "[rdma]") {
               peer.notify(0, immediate(NoticeKind::resume, 9, 1));
             },
             "waits for message 9; 0 were sent"},
-           {[](LyingReceiver& peer) { peer.grant(1, 0, 2); }, "a grant that is not ours"}}) {
+           {[](LyingReceiver& peer) { peer.grant(1, 0, 2); }, "a grant that is not ours"},
+           {[&](LyingReceiver& peer) {
+              peer.grant(1, 0, 0);
+              peer.commit(64);
+              peer.grant(2, 0, 0);
+              notice(NoticeKind::credit, 0)(peer);
+            },
+            "lends anew before message 0 has left"}}) {
     LyingReceiver peer(1);
     check_found_out(lie, peer);
   }

@@ -25,6 +25,10 @@ std::string note_fault(const RdmaNote& note, std::uint64_t expected_sequence,
   return {};
 }
 
+bool lends_the_same(const RdmaGrant& one, const RdmaGrant& other) {
+  return one.sequence == other.sequence && one.address == other.address && one.bytes == other.bytes;
+}
+
 std::string grant_fault(const RdmaGrant& grant, std::uint32_t number) {
   if ((grant.sequence & Notice::mask) != number)
     return fmt::format("call number {}; the notice says {}", grant.sequence, number);

@@ -47,6 +47,9 @@ struct RdmaGrant {
 static_assert(sizeof(RdmaGrant) == 56 && std::has_unique_object_representations_v<RdmaGrant>);
 static_assert(sizeof(RdmaGrant) <= sizeof(NotePlace));
 
+// Whether a grant is another one again: it is repeated when a rail is lost, by what keys are left.
+bool lends_the_same(const RdmaGrant& one, const RdmaGrant& other);
+
 // What is wrong with a grant whose notice has that number; empty if nothing is.
 std::string grant_fault(const RdmaGrant& grant, std::uint32_t number);
 

@@ -183,6 +183,7 @@ Status RdmaSender::take_grant() {
   const auto grant = copied<RdmaGrant>(grant_place(told.round));
   const std::string fault = grant_fault(grant, told.number);
   if (!fault.empty()) return Status(Code::RemoteError, "a grant that is not ours: " + fault);
+  if (!lends_the_same(grant, grant_)) lent_from_ = committed();
   grant_ = grant;
   Grant& shown = memory_->view.control->receiver_grant;
   shown.loan = {.region = grant.bytes > 0 ? region_same_process : region_staged,

@@ -110,6 +110,7 @@ class RdmaSender final : public RdmaEnd {
   std::optional<Notice> told_grant_;                     // that was not taken yet
   std::uint8_t newest_grant_ = 0;                        // attempt, told or taken
   RdmaGrant grant_;                                      // the last one taken
+  std::uint64_t lent_from_ = 0;  // messages before it were made for an earlier one
   // After a loss: rails that the receiver is to be asked about, and how many answers are due.
   bool is_switching_ = false;
   bool has_asked_ = false;

@@ -54,7 +54,8 @@ Status RdmaSender::ship_message(std::uint64_t index) {
   return write_note(index, sizeof(RdmaNote));
 }
 
-// Where the message lies here, and where it goes. Both are this process's word.
+// Where the message lies here, and where it goes. The room there was the receiver's word as
+// the message was made.
 Status RdmaSender::find_parts(std::uint64_t index, const SlotHeader& said) {
   const FifoView& fifo = memory_->view;
   const bool lands = said.delivery == DeliveryMode::push;
@@ -63,6 +64,10 @@ Status RdmaSender::find_parts(std::uint64_t index, const SlotHeader& said) {
     (void)parts_.add({fifo.slot(index), 0, said.bytes});
   else
     parts_ = lent_parts(fifo, index);
+  // A receiver that has not got all of a call lends nothing to the next one.
+  if (lands && index < lent_from_)
+    return Status(Code::RemoteError,
+                  fmt::format("the receiver lends anew before message {} has left", index));
   const std::uint64_t room = lands ? grant_.bytes : fifo.shape.slot_bytes;
   std::uint64_t whole = 0;
   bool fits = note_fits(said, fifo.shape) && said.delivery <= DeliveryMode::push;
