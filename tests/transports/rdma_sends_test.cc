@@ -179,6 +179,9 @@ TEST_CASE("a send that is given up is read no more", "[rdma]") {
   REQUIRE(sends.outbox.advance(sends.send, moved).ok());
   REQUIRE(sends.outbox.forget(sent));
   sends.send.carrier->cut_off();
+  const Status ended = sends.send.connection->progress();
+  CHECK(ended.code() == Code::Aborted);
+  CHECK(contains(ended, "the call that lent memory to it has failed"));
   // The memory is the caller's again.
   std::memset(input.data(), 2, bytes);
   const std::uint64_t read = network.fake.bytes_from(input.data());
