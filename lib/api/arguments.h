@@ -25,8 +25,9 @@ int raw(const Enumeration& value) {
 inline constexpr std::uint64_t address_end = 1ULL << 47;
 
 Status refuse_buffer(std::string_view name, const void* buffer, std::uint64_t bytes);
-inline Status check_buffer(const Communicator& communicator, std::string_view name,
-                           const void* buffer, std::uint64_t bytes) {
+[[gnu::always_inline]] inline Status check_buffer(const Communicator& communicator,
+                                                  std::string_view name, const void* buffer,
+                                                  std::uint64_t bytes) {
   if (bytes == 0) return {};
   const auto address = reinterpret_cast<std::uintptr_t>(buffer);
   if (address == 0 || bytes > address_end || address > address_end - bytes) [[unlikely]]

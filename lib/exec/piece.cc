@@ -109,7 +109,9 @@ class Launch::PieceAct {
   kernels::MoveOperands act_;
 };
 
-void Launch::move_pieces(LaneRun& run) {
+// Flat: the walk is shared by code that compilers see here, too, and would be called for each
+// piece.
+[[gnu::flatten]] void Launch::move_pieces(LaneRun& run) {
   plan::PieceWalk walk(run.move);
   for (plan::Piece piece; walk.next(piece);) {
     PieceAct act(*this, run, piece);
@@ -120,8 +122,8 @@ void Launch::move_pieces(LaneRun& run) {
 }
 
 // A peer gets this rank's product rounded to the type; kept wider here, ranks would differ in bits.
-const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
-                                         std::uint64_t bytes) const {
+[[gnu::noinline]] const std::byte* Launch::rounded_product(LaneRun& run, const std::byte* own,
+                                                           std::uint64_t bytes) const {
   if (run.product.size() < bytes) run.product.resize(bytes);
   const void* source = own;
   void* target = run.product.data();
