@@ -127,7 +127,9 @@ std::string CommandLine::refusal(const std::string& word) const {
 std::string CommandLine::missing() const {
   for (const Option& option : options_)
     if (option.is_required && option.count == 0)
-      return fmt::format("give {} {}, {}", option.names.front(), option.value, option.meaning);
+      return fmt::format("give {}{}, {}",
+                         option.names.empty() ? std::string() : option.names.front() + " ",
+                         option.value, option.meaning);
   return "";
 }
 
@@ -169,7 +171,8 @@ std::string CommandLine::help() const {
   const std::string help_names = "  -h, --help";
   std::size_t column = help_names.size() + 2;
   for (const Option& option : options_) {
-    if (!option.place.empty()) page += " [" + option.value + "]";
+    if (!option.place.empty())
+      page += " " + (option.is_required ? option.value : "[" + option.value + "]");
     if (!option.heading.empty() && std::ranges::count(headings, option.heading) == 0)
       headings.push_back(option.heading);
     if (const std::size_t columns = left_column(option).size() + 2; columns <= max_name_columns)

@@ -162,6 +162,18 @@ TEST_CASE("help is answered whatever else is wrong, and names every option", "[c
   CHECK(help.find("  -h, --help") != help.npos);
 }
 
+TEST_CASE("a word that has to be given need not have a name", "[command_line]") {
+  std::string folder;
+  CommandLine line("gyre test", "Tests.");
+  line.add_option("folder", folder, any_text(), "FOLDER", "to write into").is_required = true;
+  CHECK(line.help().starts_with("Usage: gyre test [OPTIONS] FOLDER\n"));
+  const std::optional<EarlyEnd> refused = line.read({});
+  REQUIRE(refused);
+  CHECK(refused->text == "give FOLDER, to write into; see gyre test --help");
+  CHECK_FALSE(line.read({"here"}));
+  CHECK(folder == "here");
+}
+
 TEST_CASE("names may be cut short where the program says so", "[command_line]") {
   int iterations = 0, interval = 0;
   CommandLine line("perf", "Measures.");
