@@ -2,10 +2,13 @@
 // if a seed is missing or differs, because a format changed and the seeds were not written again.
 #include "tests/fuzz/seeds.h"
 
+#include "lib/command_line/command_line.h"
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
 
 using namespace gyre::fuzz;
 
@@ -35,12 +38,17 @@ Script& Script::append(const void* data, std::size_t size) {
 }
 
 int main(int count, char** arguments) {
-  const bool check = count == 3 && std::string_view(arguments[1]) == "--check";
-  if (count != 2 && !check) {
-    std::fprintf(stderr, "usage: fuzz_seeds [--check] FOLDER\n");
-    return 2;
-  }
-  const fs::path folder = arguments[count - 1];
+  bool check = false;
+  std::string place;
+  gyre::command_line::CommandLine line(
+      "fuzz_seeds", "Write the seeds of the fuzz targets into a folder, one folder for each.");
+  line.add_flag("--check", check,
+                "write nothing: exit code 1 if a seed is missing there, or differs");
+  line.add_option("folder", place, gyre::command_line::any_text(), "FOLDER",
+                  "the corpus: tests/fuzz/corpus")
+      .is_required = true;
+  if (const auto ended = line.read(count, arguments)) return *ended;
+  const fs::path folder = place;
   Seeds seeds;
   for (const auto add :
        {add_trust_seeds, add_bootstrap_seeds, add_job_seeds, add_transport_seeds, add_memory_seeds,
