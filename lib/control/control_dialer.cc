@@ -93,6 +93,11 @@ void ControlDialer::on_socket() {
     connecting_ = false;
   }
   const Status status = session_->advance();
+  if (!status.ok() && session_->ended() && !session_->established())
+    return take_refusal(
+        Status(status.code(),
+               fmt::format("{}: is the unique id the right one, and its communicator alive?",
+                           status.message())));
   if (!status.ok()) return take_refusal(status);
   if (!session_->established())
     return watch_.change(session_->wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);

@@ -35,7 +35,7 @@ Status openssl_failure(std::string_view what) {
 
 SecureSession::SecureSession(FileDescriptor socket, SessionRole role,
                              std::shared_ptr<const SessionKey> key)
-    : socket_(std::move(socket)), role_(role), key_(std::move(key)) {}
+    : socket_(std::move(socket)), role_(role), key_(std::move(key)), name_(key_->opens) {}
 
 SecureSession::~SecureSession() = default;
 
@@ -99,8 +99,7 @@ Status SecureSession::shake_hands() {
     if (!ended_ && is_waiting(error)) return {};
     if (ended_)
       return Status(Code::RemoteError,
-                    "the connection was closed during the handshake: is the "
-                    "unique id the right one, and its communicator alive?");
+                    fmt::format("its {} was closed during the handshake", name_));
     return openssl_failure("the handshake failed");
   }
   // Without the key there is no certificate that could have stood in for it; to be sure, ask.
@@ -181,8 +180,8 @@ Status SecureSession::collect() {
 Status SecureSession::closed_status() const {
   if (socket_error_ != 0)
     return Status(Code::RemoteError,
-                  fmt::format("its control connection broke ({})", strerrordesc_np(socket_error_)));
-  return Status(Code::RemoteError, "its control connection closed");
+                  fmt::format("its {} broke ({})", name_, strerrordesc_np(socket_error_)));
+  return Status(Code::RemoteError, fmt::format("its {} closed", name_));
 }
 
 Status SecureSession::fail(Status why) {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace gyre::trust {
@@ -81,7 +82,7 @@ class SecureSession {
 
   int descriptor() const { return socket_.get(); }
   const Status& failure() const { return failure_; }
-  // The peer closed its side without a socket error; a failure for a control connection.
+  // The peer closed its side without a socket error; a failure for all but data.
   bool closed_by_peer() const { return ended_ && socket_error_ == 0; }
   // The peer closed its side, or the socket broke.
   bool ended() const { return ended_; }
@@ -108,6 +109,7 @@ class SecureSession {
   FileDescriptor socket_;
   const SessionRole role_;
   std::shared_ptr<const SessionKey> key_;  // until established
+  const std::string_view name_;            // what the key opens
   Owned<SslTraits> ssl_;
   Status failure_;
   bool established_ = false;

@@ -12,6 +12,7 @@ Result<std::shared_ptr<const SessionKey>> derive_control_key(const UniqueId& id)
   GYRE_TRY(derive(id.secret, fmt::format("control identity {}", id.epoch), name));
   GYRE_TRY(derive(id.secret, fmt::format("control psk {}", id.epoch), key->psk));
   key->identity = std::string(identity_prefix) + hexadecimal(name);
+  key->opens = "control connection";
   return std::shared_ptr<const SessionKey>(std::move(key));
 }
 

@@ -26,6 +26,7 @@ struct SessionKey {
 
   std::string identity;
   Wiped<32> psk{};
+  std::string_view opens = "connection";  // for errors: "its control connection closed"
 };
 
 // Depends on the secret and the epoch alone: an id of an old epoch opens nothing.

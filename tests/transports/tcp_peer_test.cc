@@ -249,6 +249,49 @@ TEST_CASE("what is sent over a connection that is broken is not counted as sent"
   CHECK_THAT(std::string(status.message()), has_text("send: ") && has_text("tcp to rank"));
 }
 
+TEST_CASE("under TLS a link that breaks is called a data connection", "[tcp]") {
+  Side receiving(Kind::tcp_tls), sending(Kind::tcp_tls);
+  // A relay between the two ends, which the receiving end takes for the sending one.
+  std::string address;
+  const FileDescriptor listener = listen_loopback(AF_INET, address);
+  std::swap(receiving.identity.addresses[0], address);
+  FileDescriptor from, to;
+  const auto relay = [&] {
+    if (!to.has_value()) {
+      from = FileDescriptor(accept(listener.get(), nullptr, nullptr));
+      if (!from.has_value()) return;
+      bool pending = false;
+      auto begun = trust::begin_connect(*trust::parse_address(address), &pending);
+      REQUIRE(begun.ok());
+      to = std::move(*begun);
+      pollfd open{to.get(), POLLOUT, 0};
+      REQUIRE(poll(&open, 1, 5000) == 1);
+    }
+    char bytes[4096];
+    for (auto [one, other] : {std::pair(from.get(), to.get()), std::pair(to.get(), from.get())})
+      if (const ssize_t got = recv(one, bytes, sizeof bytes, MSG_DONTWAIT); got > 0)
+        REQUIRE(send(other, bytes, static_cast<std::size_t>(got), MSG_NOSIGNAL) == got);
+  };
+  auto listening = receiving.transport->listen({.peer = 5, .direction = Direction::receive}, shape,
+                                               sending.identity);
+  REQUIRE(listening.ok());
+  auto connection = sending.transport->connect({.peer = 0, .direction = Direction::send}, shape,
+                                               listening->endpoint);
+  REQUIRE(connection.ok());
+  Link link{std::move(listening->connection), std::move(*connection), {}, {}};
+  REQUIRE(pump(link, [&] {
+    relay();
+    return link.receiver->ready() && link.sender->ready();
+  }));
+  reset_connection(to);
+  CHECK_FALSE(pump(link, [] { return false; }));
+  CHECK(link.status.code() == Code::RemoteError);
+  CHECK(link.status.culprits() == std::vector<int>{5});
+  const std::string text(link.status.message());
+  CHECK_THAT(text, has_text("tcp from rank 5 (127.0.0.1:"));
+  CHECK_THAT(text, has_text("its data connection broke"));
+}
+
 TEST_CASE("the second address is tried when the first refuses", "[tcp]") {
   Side receiving(Kind::tcp4), sending(Kind::tcp4);
   std::string closed;

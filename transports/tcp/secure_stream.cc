@@ -137,6 +137,7 @@ Result<std::unique_ptr<ByteStream>> make_stream(const StreamSecurity& security,
   if (security.tls == nullptr) return make_plain_stream(std::move(socket));
   const auto key = std::make_shared<trust::SessionKey>();
   GYRE_TRY(trust::derive(security.secret, "data psk", key->psk));
+  key->opens = "data connection";
   key->identity = "gyre-data-1";  // the ticket has said already which link it is
   GYRE_ASSIGN(auto session,
               trust::SecureSession::start(*security.tls, std::move(*socket), role, key));
