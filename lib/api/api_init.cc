@@ -122,9 +122,13 @@ Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   for (const std::string& warning : warnings) log_warn("{}", warning);
   GYRE_ASSIGN(control::ControlPlane * plane, process().plane(options.settings));
   place.earlier_exchanges = process().meetings;
+  place.tried = process().tried_id();
   GYRE_ASSIGN(const trust::UniqueId id, find_id(*plane, options.settings, place));
   Status begun = begin_join(comm, id, place.size, place.rank, std::move(options));
-  if (begun.ok() || begun.code() == Code::InProgress) ++process().meetings;
+  const bool has_met = begun.ok() || begun.code() == Code::InProgress;
+  process().note_tried(has_met ? std::nullopt : std::optional(id));
+  if (has_met) ++process().meetings;
+  if (!has_met && place.rank == 0) plane->renounce(id, Status(begun).blame({0}));
   return begun;
 }
 
@@ -180,7 +184,9 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
                   rendezvous::audience_of_launch(options.settings,
                                                  rendezvous::process_environment(), nranks),
                   options.settings));
-  return begin_join(comm, id, nranks, rank, std::move(options));
+  Status begun = begin_join(comm, id, nranks, rank, std::move(options));
+  if (rank == 0 && !begun.ok()) plane->renounce(id, Status(begun).blame({0}));
+  return begun;
 }
 
 // Of a non-blocking one. Other streams may have calls of others before its own.

@@ -12,6 +12,7 @@
 #include "lib/comm/ring_searches.h"
 #include "lib/comm/stream.h"
 #include "lib/loaded/shared_verbs.h"
+#include "lib/trust/unique_id.h"
 
 #include <atomic>
 #include <memory>
@@ -89,6 +90,15 @@ class Process {
   // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
   // alike, and does no harm: names and secrets of meetings differ by it, no more.
   std::atomic<int> meetings = 0;
+  // The id with which the last of them failed; none if it succeeded.
+  std::optional<trust::UniqueId> tried_id() {
+    const std::lock_guard lock(mutex_);
+    return tried_id_;
+  }
+  void note_tried(std::optional<trust::UniqueId> id) {
+    const std::lock_guard lock(mutex_);
+    tried_id_ = std::move(id);
+  }
 
  private:
   Status open_plane(const Settings& settings);
@@ -97,6 +107,7 @@ class Process {
   Process* const before_fork_;
   std::atomic<bool> ends_{false};
   std::mutex mutex_;
+  std::optional<trust::UniqueId> tried_id_;
   std::unique_ptr<control::ControlPlane> plane_;
   std::string metrics_;  // where they are served; empty: nowhere
   bool logs_ = false;

@@ -60,7 +60,10 @@ class ControlThreadState final : private LinkTaker {
   bool has_job(const std::string& identity) const { return jobs_.contains(identity); }
   // Whether that process is in a communicator of this one.
   bool has_met(const std::string& listener_name) const;
-  Status watch(int descriptor, std::function<bool()> on_readable);
+  // These two, of a job whose root is this process.
+  Status watch(const std::string& identity, int descriptor, std::function<bool()> on_readable);
+  void renounce(const std::string& identity, const Status& why);
+  void end_failed_meetings();
   Status serve_metrics(std::unique_ptr<MetricsListener> listener);
   // Something went wrong on the thread: all jobs are over.
   void give_up(const Status& why);
@@ -85,10 +88,9 @@ class ControlThreadState final : private LinkTaker {
   trust::TicketBook tickets_;
   ControlListener listener_;
   Trunks trunks_{*thread_, *tls_, self_, *this};
-  OpenJobs jobs_;                                // by the key's identity
-  Recent<std::string, 64> ended_;                // identities of jobs that are over
-  std::map<int, ControlThread::Watch> watched_;  // by the descriptor
-  std::unique_ptr<MetricsListener> metrics_;     // null: nobody wished for them
+  OpenJobs jobs_;                             // by the key's identity
+  Recent<std::string, 64> ended_;             // identities of jobs that are over
+  std::unique_ptr<MetricsListener> metrics_;  // null: nobody wished for them
 };
 
 Status ControlThreadState::open(const Settings& settings) {
@@ -168,12 +170,28 @@ Status ControlThreadState::open_named_root(const std::shared_ptr<const trust::Se
       "second process with rank 0?)");
 }
 
-Status ControlThreadState::watch(int descriptor, std::function<bool()> on_readable) {
+Status ControlThreadState::watch(const std::string& identity, int descriptor,
+                                 std::function<bool()> on_readable) {
+  const auto found = jobs_.find(identity);
+  if (found == jobs_.end() || found->second->job.failed())
+    return invalid_usage("the communicator of this unique id is over: make a new id");
+  OpenJob* const open = found->second.get();
   // The descriptor is on_readable's, which is destroyed after its watch.
-  GYRE_ASSIGN(watched_[descriptor], thread_->watch(descriptor, EPOLLIN, [=, this](std::uint32_t) {
-    if (!on_readable()) watched_.erase(descriptor);
+  GYRE_ASSIGN(open->watches[descriptor], thread_->watch(descriptor, EPOLLIN, [=](std::uint32_t) {
+    if (!on_readable()) open->watches.erase(descriptor);
   }));
   return {};
+}
+
+void ControlThreadState::end_failed_meetings() {
+  for (const auto& [identity, open] : jobs_)
+    if (open->job.failed()) open->watches.clear();
+}
+
+void ControlThreadState::renounce(const std::string& identity, const Status& why) {
+  const auto found = jobs_.find(identity);
+  if (found == jobs_.end()) return;
+  if (found->second->job.is_untouched()) found->second->job.give_up(why);
 }
 
 Status ControlThreadState::serve_metrics(std::unique_ptr<MetricsListener> listener) {
@@ -257,7 +275,6 @@ void ControlThreadState::clear() {
   thread_->on_tick(nullptr);
   jobs_.clear();
   trunks_.clear();
-  watched_.clear();
   metrics_.reset();
 }
 
@@ -271,10 +288,13 @@ class Plane final : public ControlPlane {
   trust::TicketBook& tickets() override { return state_->tickets(); }
   Result<trust::UniqueId> create_unique_id(Audience audience, const Settings& settings) override;
   Result<trust::UniqueId> create_root(const trust::Secret& secret) override;
+  void renounce(const trust::UniqueId& id, const Status& why) override;
+  Status end_failed_meetings() override;
   Result<std::string> listen_on_this_host(const Settings& settings) override;
   Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
                                            MessageBytes note, const Settings& settings) override;
-  Status watch(int descriptor, std::function<bool()> on_readable) override;
+  Status watch(const trust::UniqueId& id, int descriptor,
+               std::function<bool()> on_readable) override;
   Status serve_metrics(const std::string& where, int local_rank,
                        std::function<std::string()> text) override;
 
@@ -379,6 +399,20 @@ Result<trust::UniqueId> Plane::create_root(const trust::Secret& secret) {
   return id;
 }
 
+void Plane::renounce(const trust::UniqueId& id, const Status& why) {
+  const auto key = trust::derive_control_key(id);
+  if (check_process().ok() && key.ok())
+    thread().call([&] { state_->renounce((*key)->identity, why); });
+}
+
+Status Plane::end_failed_meetings() {
+  GYRE_TRY(check_process());
+  return ask([&]() -> Status {
+    state_->end_failed_meetings();
+    return {};
+  });
+}
+
 Result<std::string> Plane::listen_on_this_host(const Settings& settings) {
   GYRE_TRY(check_process());
   Result<std::string> address = invalid_usage("the control plane has ended");
@@ -431,9 +465,10 @@ Result<std::shared_ptr<Membership>> Plane::join(const trust::UniqueId& id, int s
   return joined;
 }
 
-Status Plane::watch(int descriptor, std::function<bool()> on_readable) {
+Status Plane::watch(const trust::UniqueId& id, int descriptor, std::function<bool()> on_readable) {
   GYRE_TRY(check_process());
-  return ask([&] { return state_->watch(descriptor, std::move(on_readable)); });
+  GYRE_ASSIGN(const auto key, trust::derive_control_key(id));
+  return ask([&] { return state_->watch(key->identity, descriptor, std::move(on_readable)); });
 }
 
 Status Plane::serve_metrics(const std::string& where, int local_rank,

@@ -41,6 +41,8 @@ class ControlPlane {
   // The same with a secret and a listener name that a launcher gave to all ranks of this host: no
   // id needs passing.
   virtual Result<trust::UniqueId> create_root(const trust::Secret& secret) = 0;
+  // Joining by an id that this process made has failed here. Whoever comes by it is told why.
+  virtual void renounce(const trust::UniqueId& id, const Status& why) = 0;
   // Where processes of this host reach this one by TCP; it listens there from now on.
   virtual Result<std::string> listen_on_this_host(const Settings& settings) = 0;
 
@@ -50,9 +52,16 @@ class ControlPlane {
   virtual Result<std::shared_ptr<Membership>> join(const trust::UniqueId& id, int size, int rank,
                                                    MessageBytes note, const Settings& settings) = 0;
 
-  // Calls `on_readable` on the control thread whenever `descriptor` (which stays its own; an epoll
-  // descriptor is one too) is readable, until it returns false or the plane ends; then destroys it.
-  virtual Status watch(int descriptor, std::function<bool()> on_readable) = 0;
+  // For a meeting by an id that this process made: calls `on_readable` on the control thread
+  // whenever `descriptor` (which stays its own; an epoll descriptor is one too) is readable. That
+  // ends when it returns false, or when the communicator of the id is over; then `on_readable` is
+  // destroyed.
+  virtual Status watch(const trust::UniqueId& id, int descriptor,
+                       std::function<bool()> on_readable) = 0;
+
+  // The same of all whose communicators have failed: until then whoever comes late gets such an id,
+  // and is told why. The next meeting may take their places.
+  virtual Status end_failed_meetings() = 0;
 
   // Answers GET /metrics at `where`, GYRE_METRICS's value, with what `text` makes on the control
   // thread, until the plane ends. Once.

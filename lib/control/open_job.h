@@ -1,11 +1,14 @@
 // OpenJob: a job with this process's identity in it. If processes of other hosts may take part, the
 // identity has an address, at which the process listens until all ranks have come and are of this
-// host. A root that a launcher named listens at that name as well, while the job is open.
+// host. A root that a launcher named listens at that name as well, while the job is open. A root's
+// watches are for those who look for its id. They stay when the job has failed, so that whoever is
+// late hears of it.
 #pragma once
 
 #include "lib/control/job.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +38,8 @@ class OpenJob {
 
   const std::shared_ptr<const trust::ProcessIdentity> self;
   Job job;
-  std::string root_name;  // that a launcher gave; empty: none
+  std::string root_name;                        // that a launcher gave; empty: none
+  std::map<int, ControlThread::Watch> watches;  // by the descriptor
 
  private:
   static std::shared_ptr<const trust::ProcessIdentity> shown_at(trust::ProcessIdentity process,

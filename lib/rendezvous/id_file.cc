@@ -212,12 +212,14 @@ IdFile::~IdFile() {
 }
 
 Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token& this_host,
+                                     const std::optional<trust::UniqueId>& tried,
                                      std::int64_t timeout_s, Wait& wait) {
   bool seen_dead = false;
   do {
     GYRE_ASSIGN(const std::optional<IdFileContents> found, inspect(path, O_RDONLY, this_host));
-    if (found && !found->root_gone) return found->id;
-    seen_dead = found.has_value();
+    const bool was_tried = found && tried && found->id.secret == tried->secret;
+    if (found && !found->root_gone && !was_tried) return found->id;
+    seen_dead = found && found->root_gone;
   } while (rest(wait));
   if (seen_dead)
     return Status(Code::Timeout, fmt::format("{} is the file of a dead job, and rank 0 of this job "

@@ -10,6 +10,7 @@
 #include "lib/trust/unique_id.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -33,8 +34,9 @@ class IdFile {
   const pid_t owner_ = getpid();
 };
 
-// Waits for rank 0's file.
+// Waits for rank 0's file, with another id than `tried`.
 Result<trust::UniqueId> read_id_file(const std::string& path, const trust::Token& this_host,
+                                     const std::optional<trust::UniqueId>& tried,
                                      std::int64_t timeout_s, Wait& wait);
 
 // The bytes of a file of secrets: regular, ours, closed to others, at least `least` bytes. To be

@@ -227,11 +227,14 @@ Result<std::optional<trust::UniqueId>> visit(const RendezvousAddress& point,
 }  // namespace
 
 Result<trust::UniqueId> ask_for_id(const RendezvousAddress& point, const IdRequest& request,
+                                   const std::optional<trust::UniqueId>& tried,
                                    std::int64_t timeout_s, Wait& wait) {
   std::string reason = "not tried", last_said;
   do {
     GYRE_ASSIGN(const std::optional<trust::UniqueId> id, visit(point, request, wait, &reason));
-    if (id) return *id;
+    const bool was_tried = id && tried && id->secret == tried->secret;
+    if (id && !was_tried) return *id;
+    if (was_tried) reason = "connected, but it gave the id of a meeting that has failed";
     // Somebody is there, but it is not the rank 0 that we look for, or not with our secret.
     if (reason.starts_with("connected, but ") && std::exchange(last_said, reason) != reason)
       log_info(Subsystem::bootstrap, "{}: {}; trying again", point.text, reason);

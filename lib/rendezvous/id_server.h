@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 namespace gyre::rendezvous {
@@ -72,8 +73,9 @@ class IdServer {
   RateLimitedWarning warnings_{ns_per_s};
 };
 
-// Asks again and again until rank 0 is there and has answered.
+// Asks again and again until rank 0 is there and has answered, with another id than `tried`.
 Result<trust::UniqueId> ask_for_id(const RendezvousAddress& point, const IdRequest& request,
+                                   const std::optional<trust::UniqueId>& tried,
                                    std::int64_t timeout_s, Wait& wait);
 
 }  // namespace gyre::rendezvous

@@ -82,7 +82,7 @@ Result<trust::UniqueId> meet_at(control::ControlPlane& plane, const Settings& se
   if (place.rank != 0) {
     const IdRequest request{static_cast<std::uint32_t>(place.rank), size, number,
                             plane.identity().process};
-    return ask_for_id(point, request, deadline.seconds, wait);
+    return ask_for_id(point, request, place.tried, deadline.seconds, wait);
   }
   GYRE_ASSIGN(FileDescriptor listener, listen_at_address(point, wait));
   // Where the kernel vouches for the user, nobody comes from another host.
@@ -92,7 +92,7 @@ Result<trust::UniqueId> meet_at(control::ControlPlane& plane, const Settings& se
   GYRE_ASSIGN(auto server,
               IdServer::start(std::move(listener), point, {id, size, number, deadline.at_ns}));
   const int descriptor = server->descriptor();
-  GYRE_TRY(plane.watch(descriptor, [server] { return server->serve(); }));
+  GYRE_TRY(plane.watch(id, descriptor, [server] { return server->serve(); }));
   return id;
 }
 
@@ -118,8 +118,8 @@ Result<trust::UniqueId> meet_by_run(control::ControlPlane& plane, const Settings
 }
 
 // The control thread keeps the file until nobody can still be waiting for it.
-Status keep_until(control::ControlPlane& plane, std::shared_ptr<IdFile> file,
-                  const Deadline& deadline) {
+Status keep_until(control::ControlPlane& plane, const trust::UniqueId& id,
+                  std::shared_ptr<IdFile> file, const Deadline& deadline) {
   struct Kept {
     FileDescriptor timer;
     std::shared_ptr<IdFile> file;
@@ -131,7 +131,7 @@ Status keep_until(control::ControlPlane& plane, std::shared_ptr<IdFile> file,
   if (!kept->timer.has_value() || timerfd_settime(kept->timer.get(), 0, &once, nullptr) != 0)
     return Status::from_errno("a timer for the meeting file", errno);
   const int timer = kept->timer.get();
-  return plane.watch(timer, [kept] { return false; });
+  return plane.watch(id, timer, [kept] { return false; });
 }
 
 Result<trust::UniqueId> meet_by_file(control::ControlPlane& plane, const Settings& settings,
@@ -141,14 +141,14 @@ Result<trust::UniqueId> meet_by_file(control::ControlPlane& plane, const Setting
   const trust::Token& this_host = plane.identity().host;
   Wait wait = deadline.wait(far_nap_ns);
   if (place.rank != 0) {
-    auto id = read_id_file(path, this_host, deadline.seconds, wait);
+    auto id = read_id_file(path, this_host, place.tried, deadline.seconds, wait);
     if (id.ok()) return id;
     return std::move(id).status().while_doing("GYRE_RENDEZVOUS_FILE");
   }
   GYRE_ASSIGN(const trust::UniqueId id, plane.create_unique_id(audience_of(place), settings));
   auto file = IdFile::publish(path, id, this_host, wait);
   if (!file.ok()) return std::move(file).status().while_doing("GYRE_RENDEZVOUS_FILE");
-  GYRE_TRY(keep_until(plane, *file, deadline));
+  GYRE_TRY(keep_until(plane, id, *file, deadline));
   return id;
 }
 
@@ -197,6 +197,7 @@ Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value,
 Result<trust::UniqueId> meet(control::ControlPlane& plane, const Settings& settings,
                              const LaunchPlace& place) {
   if (place.size == 1) return plane.create_unique_id(control::Audience::this_host, settings);
+  if (place.rank == 0) GYRE_TRY(plane.end_failed_meetings());
   auto id = meet_as_set(plane, settings, place);
   if (id.ok()) return id;
   return std::move(id).status().while_doing(

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct LaunchPlace {
   // How many meetings of this process have succeeded (the caller counts): a second gyreCommInitEnv
   // meets under another name, so that it cannot find what is left of the first.
   int earlier_exchanges = 0;
+  // With which this process has tried to join in vain, since its last meeting that succeeded.
+  std::optional<trust::UniqueId> tried;
   std::string source;  // which variables said so, for the log: "torchrun (RANK, WORLD_SIZE)"
   std::string job_id;  // equal on all ranks of a job, different for two jobs of a user if possible
 };

@@ -268,7 +268,8 @@ TEST_CASE("a root that stands still while ranks come together is named, as rank 
   const auto id = make_id(*root);
   const auto first = join(*root, *id, 3, 0), second = join(*other, *id, 3, 1, settings);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it is linked, and rank 2 missing
-  REQUIRE(root->watch(event.get(), [&] { return !soon([&] { return goes_on.load(); }); }).ok());
+  REQUIRE(
+      root->watch(*id, event.get(), [&] { return !soon([&] { return goes_on.load(); }); }).ok());
   require_failed_with(*second, Code::Timeout, {0}, "did not say who the ranks are within 1");
   CHECK(second->failure().message().find("made the unique id") != std::string_view::npos);
   goes_on = true;
@@ -283,7 +284,7 @@ TEST_CASE("what a process's control thread throws ends its communicators, and al
     if (eventfd_read(event.get(), &value) != 0) return true;
     throw std::bad_alloc();
   };
-  REQUIRE(meeting.planes[1]->watch(event.get(), throw_once).ok());
+  REQUIRE(meeting.planes[1]->watch(meeting.id, event.get(), throw_once).ok());
   require_failed_with(*meeting.members[1], Code::SystemError, {1}, "out of memory");
   for (const std::size_t rank : {0U, 2U})
     require_failed_with(*meeting.members[rank], Code::SystemError, {1}, "out of memory");

@@ -46,6 +46,20 @@ TEST_CASE("a rank that aborts or leaves before the root is there is heard when i
   job.require_heard({1}, aborts ? "aborted: enough" : "left before all ranks had joined");
 }
 
+TEST_CASE("ranks that have the id of a root which does not join by it are told why") {
+  const EarlyFailure job;
+  const auto waiting = job.join_early();
+  job.make_root();
+  job.root->renounce(job.id, Status(Code::SystemError, "too little memory").blame({0}));
+  const auto late = join(*job.third, job.id, 3, 2);
+  for (const auto& member : {waiting, late}) {
+    REQUIRE(fails(*member));
+    INFO(member->failure().full_text());
+    CHECK(member->failure().culprits() == std::vector<int>{0});
+    CHECK(member->failure().message().find("too little memory") != std::string_view::npos);
+  }
+}
+
 TEST_CASE("a rank that has waited in vain for the root says so when it comes") {
   const EarlyFailure job;
   const auto member = job.join_early(1);

@@ -82,7 +82,7 @@ void read_file(fuzz::Input& input) {
   const std::string path = folder().file("id");
   put(input, path);
   Wait wait = no_wait();
-  const auto id = read_id_file(path, host(), 0, wait);
+  const auto id = read_id_file(path, host(), std::nullopt, 0, wait);
   if (id.ok()) GYRE_DEMAND(is_private(path) && fs::file_size(path) == trust::unique_id_bytes);
 }
 
@@ -92,7 +92,7 @@ void replace_file(fuzz::Input& input) {
   put(input, path);
   Wait wait = no_wait(), again = no_wait();
   const bool was_there = fs::exists(fs::symlink_status(path));
-  const auto before = read_id_file(path, trust::Token{}, 0, wait);
+  const auto before = read_id_file(path, trust::Token{}, std::nullopt, 0, wait);
   {
     trust::UniqueId own;
     own.root_host = host();
@@ -147,7 +147,11 @@ class NoPlane final : public ControlPlane {
                                            const Settings&) override {
     return internal_error("none here");
   }
-  Status watch(int, std::function<bool()>) override { return internal_error("none here"); }
+  Status watch(const trust::UniqueId&, int, std::function<bool()>) override {
+    return internal_error("none here");
+  }
+  void renounce(const trust::UniqueId&, const Status&) override {}
+  Status end_failed_meetings() override { return internal_error("none here"); }
   Status serve_metrics(const std::string&, int, std::function<std::string()>) override {
     return internal_error("none here");
   }

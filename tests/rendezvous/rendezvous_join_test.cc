@@ -2,6 +2,7 @@
 // rendezvous leads to one job, again and again in one process.
 #include "tests/support/rendezvous/small_plane.h"
 
+#include <future>
 #include <sys/mman.h>
 
 using namespace gyre;
@@ -81,6 +82,54 @@ TEST_CASE("ranks that met through a file join", "[rendezvous]") {
   settings.rendezvous_file = path;
   check_all_join(settings, test_name("join"));
   for (const char* end : {"", ".1", ".2"}) CHECK(access((path + end).c_str(), F_OK) != 0);
+}
+
+// Of three ranks two are in this process.
+TEST_CASE("after a failed meeting late ranks hear why, and others find the next one",
+          "[rendezvous]") {
+  enum class Way { socket, address, file };
+  const Way way = GENERATE(Way::socket, Way::address, Way::file);
+  const bool has_joined = GENERATE(true, false);
+  CAPTURE(way, has_joined);
+  const std::string path = fresh_file(std::string(32, 's'));
+  Settings settings = on_loopback();
+  if (way == Way::address) {
+    settings.rendezvous_secret_file = path;
+    settings.rendezvous_address = fmt::format("127.0.0.1:{}", free_port());
+  }
+  if (way == Way::file) settings.rendezvous_file = path + ".id";
+  const std::string job = test_name("again");
+  const auto root = ControlPlane::start(settings), other = ControlPlane::start(settings);
+  REQUIRE(root.ok());
+  REQUIRE(other.ok());
+  const auto failed = meet(**root, settings, place_of(0, 3, job));
+  REQUIRE(failed.ok());
+  if (has_joined) {
+    const auto member = (*root)->join(*failed, 3, 0, MessageBytes{1}, settings);
+    REQUIRE(member.ok());
+    (*member)->abort(Status(Code::Aborted, "not yet"));
+    for (int i = 0; i < 5000 && !(*member)->failed(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    (*member)->leave();
+  } else {
+    (*root)->renounce(*failed, Status(Code::SystemError, "not yet"));
+  }
+  LaunchPlace place = place_of(1, 3, job);
+  place.tried = *meet(**other, settings, place);
+  CHECK(place.tried->secret == failed->secret);
+  const auto late = (*other)->join(*place.tried, 3, 1, MessageBytes{1}, settings);
+  REQUIRE(late.ok());
+  for (int i = 0; i < 5000 && !(*late)->failed(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(contains((*late)->failure().message(), "not yet"));
+  (*late)->leave();
+  auto met = std::async(std::launch::async, [&] { return meet(**other, settings, place); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it comes before rank 0
+  const auto again = meet(**root, settings, place_of(0, 3, job));
+  INFO(report(again));
+  CHECK(again.ok());
+  CHECK(report(met.get()) == report(again));
+  unlink(path.c_str());
 }
 
 TEST_CASE("ranks that met at an address join", "[rendezvous]") {

@@ -46,7 +46,9 @@ class SmallPlane final : public ControlPlane {
                                            const Settings&) override {
     return internal_error("this plane joins nobody");
   }
-  Status watch(int descriptor, std::function<bool()> on_readable) override {
+  void renounce(const trust::UniqueId&, const Status&) override {}
+  Status end_failed_meetings() override { return {}; }
+  Status watch(const trust::UniqueId&, int descriptor, std::function<bool()> on_readable) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     watches_.push_back({descriptor, std::move(on_readable)});
     if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
