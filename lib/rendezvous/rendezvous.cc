@@ -165,7 +165,16 @@ Result<trust::UniqueId> meet_on_this_host(control::ControlPlane& plane, const Se
   Wait wait = deadline.wait(local_nap_ns);
   GYRE_ASSIGN(const RendezvousAddress point,
               local_rendezvous(fmt::format("{}:{}", place.earlier_exchanges, place.job_id)));
-  return meet_at(plane, settings, point, place, deadline, wait);
+  auto id = meet_at(plane, settings, point, place, deadline, wait);
+  if (id.ok() || id.status().code() != Code::Timeout || place.one_host) return id;
+  const Status& why = id.status();
+  return Status(why.code(),
+                fmt::format("{} Nothing says how many ranks share this host, so all {} were taken "
+                            "for ranks of it. On several hosts set GYRE_LOCAL_RANK and "
+                            "GYRE_LOCAL_SIZE, and how the ranks meet: GYRE_RENDEZVOUS_ADDRESS with "
+                            "GYRE_RENDEZVOUS_SECRET_FILE, or GYRE_RENDEZVOUS_FILE",
+                            why.message(), place.size))
+      .blame(why.culprits());
 }
 
 Result<trust::UniqueId> meet_as_set(control::ControlPlane& plane, const Settings& settings,

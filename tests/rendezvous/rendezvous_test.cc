@@ -71,7 +71,9 @@ TEST_CASE("two jobs at once do not meet each other, nor a first meeting a second
 
 TEST_CASE("a rank that waits in vain says what for", "[rendezvous]") {
   SmallPlane plane;
-  const auto id = meet(plane, with_timeout(1), place_of(1, 2, test_name("vain")));
+  LaunchPlace place = place_of(1, 2, test_name("vain"));
+  place.one_host = GENERATE(false, true);
+  const auto id = meet(plane, with_timeout(1), place);
   REQUIRE_FALSE(id.ok());
   const Status status = id.status();
   INFO(status.message());
@@ -80,6 +82,8 @@ TEST_CASE("a rank that waits in vain says what for", "[rendezvous]") {
   CHECK(contains(status.message(), "rank 1 of 2 meeting the others"));
   CHECK(contains(status.message(), "rank 0 has not opened the meeting at abstract socket @gyre-"));
   CHECK(contains(status.message(), "within 1 s (last attempt: ECONNREFUSED)"));
+  for (const char* hint : {"GYRE_LOCAL_SIZE", "GYRE_RENDEZVOUS_ADDRESS", "GYRE_RENDEZVOUS_FILE"})
+    CHECK(contains(status.message(), hint) == !place.one_host);
 }
 
 TEST_CASE("several hosts and no way to meet is an error that says what to set", "[rendezvous]") {
