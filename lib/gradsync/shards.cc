@@ -160,7 +160,7 @@ Status Shards::gather(std::size_t index) {
   GYRE_TRY(usable());
   GYRE_TRY(known_unit(index));
   if (Status done = gather_unit(index); !done.ok())
-    return give_up(std::move(done).while_doing(fmt::format("gathering unit {}", index)));
+    return give_up_alone(std::move(done).while_doing(fmt::format("gathering unit {}", index)));
   return {};
 }
 
@@ -221,7 +221,7 @@ Status Shards::release(std::size_t index) {
   GYRE_TRY(known_unit(index));
   LiveUnit& unit = units_[index];
   if (options_.stage < 3 || !unit.is_whole()) return {};
-  if (Status done = finish_gather(unit); !done.ok()) return give_up(std::move(done));
+  if (Status done = finish_gather(unit); !done.ok()) return give_up_alone(std::move(done));
   unit.give_whole_back(parameter_pool_);
   return {};
 }

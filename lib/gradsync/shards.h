@@ -103,6 +103,8 @@ class Shards {
   gyreResult_t wait_for(CommStream& channel, std::uint64_t number);
   void count_moved(std::uint64_t bytes, std::uint64_t ranks);
   Status give_up(Status why);
+  // The same of what failed outside a consensus: other ranks may not know.
+  Status give_up_alone(Status why);
   void abort_channels();
 
   const std::vector<Tensor> tensors_;

@@ -6,7 +6,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 namespace gyre::gradsync {
 
@@ -31,7 +33,7 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
     return said;
   }
   auto squares = sum_squares();
-  if (!squares.ok()) return give_up(std::move(squares).status());
+  if (!squares.ok()) return give_up_alone(std::move(squares).status());
   ShardStepResult result;
   result.overflow = squares->overflows();
   result.norm = std::sqrt(squares->value()) * static_cast<double>(step.inverseScale);
@@ -41,7 +43,7 @@ Result<ShardStepResult> Shards::step(const gyreGradStep_t& step) {
       step.maxNorm > 0 ? std::min(1.0, step.maxNorm / (result.norm + clip_epsilon)) : 1.0;
   if (!result.overflow)
     if (Status done = update(step, step.inverseScale * static_cast<float>(clip)); !done.ok())
-      return give_up(std::move(done));
+      return give_up_alone(std::move(done));
   result.step = steps_done_;
   result.moved_bytes = std::exchange(moved_bytes_, 0);
   result.exposed_ns = std::exchange(exposed_ns_, 0);
@@ -246,11 +248,30 @@ Status Shards::give_up(Status why) {
   return why;
 }
 
+// The ranks of the group may all have got it, and no rank of the others. Ranks that gather nothing
+// more do not look there either: they go on to the consensus, and would wait there until their
+// deadline. A death is told of by itself, with the right rank to blame: so that comes first.
+Status Shards::give_up_alone(Status why) {
+  constexpr std::int64_t death_is_told_ns = 200 * ns_per_ms;
+  const std::int64_t end_ns = SystemClock::read() + death_is_told_ns;
+  const auto is_told = [&] {
+    gyreResult_t result = gyreSuccess;
+    return gyreCommGetAsyncError(control_.get(), &result) != gyreSuccess || result != gyreSuccess;
+  };
+  bool told = is_local(why) || is_told();  // give_up tells of its own
+  while (!told && SystemClock::read() < end_ns) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    told = is_told();
+  }
+  if (!told) gyreCommAbort(control_.release());
+  return give_up(std::move(why));
+}
+
 Result<std::vector<gyreGradPiece_t>> Shards::pieces() {
   GYRE_ASSIGN(const auto lock, entrance_.enter());
   GYRE_TRY(usable());
   // Nobody reads them any more.
-  if (Status done = finish_gathers(); !done.ok()) return give_up(std::move(done));
+  if (Status done = finish_gathers(); !done.ok()) return give_up_alone(std::move(done));
   std::vector<gyreGradPiece_t> all;
   for (const LiveUnit& unit : units_)
     for (const ShardPiece& piece : unit.pieces()) all.push_back(show(unit, piece));
@@ -265,10 +286,10 @@ Status Shards::imported(std::uint64_t step) {
   GYRE_TRY(usable());
   const ComparedNumber settings[] = {{"step", static_cast<std::int64_t>(step)}};
   GYRE_TRY(agree(control_.get(), settings));
-  if (Status done = release_all(); !done.ok()) return give_up(std::move(done));
+  if (Status done = release_all(); !done.ok()) return give_up_alone(std::move(done));
   steps_done_ = step;
   for (LiveUnit& unit : units_) unit.narrow_master();
-  if (Status done = spread_parameters(); !done.ok()) return give_up(std::move(done));
+  if (Status done = spread_parameters(); !done.ok()) return give_up_alone(std::move(done));
   return {};
 }
 

@@ -19,6 +19,7 @@ namespace {
 // nobody leaves.
 thread_local bool scatters_maxima = false;
 thread_local bool reduces_maxima = false;  // on streams
+thread_local bool gathers_half = false;    // on streams
 // That this thread's last reduce-scatter was on.
 thread_local gyreStream_t reductions = nullptr;
 
@@ -27,7 +28,23 @@ Call* real(Call&, const char* name) {
   return reinterpret_cast<Call*>(dlsym(RTLD_NEXT, name));
 }
 
+template <typename Condition>
+bool holds_soon(const Condition& is) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!is() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return is();
+}
+
 }  // namespace
+
+extern "C" gyreResult_t gyreAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                      gyreDataType_t datatype, gyreComm_t comm,
+                                      gyreStream_t stream) {
+  const bool half = gathers_half && stream != nullptr;
+  return real(gyreAllGather, "gyreAllGather")(sendbuff, recvbuff, half ? sendcount / 2 : sendcount,
+                                              datatype, comm, stream);
+}
 
 extern "C" gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                           gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
@@ -200,12 +217,6 @@ TEST_CASE("a reduction that fails between groups is told with its cause", "[grad
 TEST_CASE("a sharded model whose reductions have failed waits for no other group", "[gradsync]") {
   std::atomic<int> destroyed{0};
   on_ranks(4, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    const auto holds_soon = [&](const auto& is) {
-      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-      while (!is() && std::chrono::steady_clock::now() < end)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      return is();
-    };
     ShardedModel model(comm, config_of(1, 2));
     if (rank < 2) {  // the others live, and begin no reduction
       scatters_maxima = rank == 1;
@@ -216,5 +227,27 @@ TEST_CASE("a sharded model whose reductions have failed waits for no other group
       ++destroyed;
     }
     complaints.expect(holds_soon([&] { return destroyed == 2; }), "it waits");
+  });
+}
+
+TEST_CASE("a group whose gather has failed lets no other group wait for its deadline",
+          "[gradsync]") {
+  std::atomic<int> told{0};
+  on_ranks(4, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    ShardedModel model(comm, config_of(1, 2));
+    const gyreGradStep_t step = quick_step();
+    gathers_half = rank == 1;  // in the parameters that the step spreads
+    complaints.expect(model.pass(0) == gyreSuccess, gyreGradGetLastError());
+    complaints.expect(gyreGradShardsStep(model.shards, &step, nullptr) == gyreSuccess,
+                      gyreGradGetLastError());
+    if (rank < 2) {
+      complaints.expect(gyreGradShardsGather(model.shards, 0) == gyreMismatch, "no mismatch");
+      complaints.expect(holds_soon([&] { return told == 2; }), "the others wait");
+      return;
+    }
+    complaints.expect(model.pass(1) == gyreSuccess, gyreGradGetLastError());
+    complaints.expect(gyreGradShardsStep(model.shards, &step, nullptr) == gyreRemoteError,
+                      gyreGradGetLastError());
+    ++told;
   });
 }
