@@ -302,7 +302,7 @@ typedef struct {
   int cgaClusterSize;   /* NCCL's; no effect */
   int minCTAs;          /* channels to take of a GPU, as far as there is room (GPUS above) */
   int maxCTAs;          /* channels to take of a GPU, at most */
-  const char* netName;  /* transport between hosts: "tcp", or "Socket", which is the same */
+  const char* netName;  /* the only transport between hosts: "rdma" or "tcp", "IB" or "Socket" */
   int splitShare;       /* NCCL's; no effect */
   int trafficClass;     /* NCCL's, of RDMA; no effect */
   const char* commName; /* shown in logs and errors; copied during init */

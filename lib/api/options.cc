@@ -2,6 +2,7 @@
 
 #include "lib/base/log.h"
 #include "lib/comm/process.h"
+#include "lib/links/transport_registry.h"
 
 #include <fmt/core.h>
 
@@ -65,14 +66,13 @@ Status choose_deadlines(CommunicatorOptions& options, const gyreConfig_t& config
   return {};
 }
 
-// There is one between hosts, so that a name says no more than that it is not another.
-Status check_network(const Settings& settings, const char* name) {
+// Which transport joins hosts: the environment's word, or the config's.
+Status choose_network(Settings& settings, const char* name) {
   if (name == nullptr || settings.says("GYRE_TRANSPORT")) return {};
-  const std::string_view wanted = name;
-  if (wanted == "tcp" || wanted == "Socket") return {};
-  return invalid_usage(fmt::format(
-      "config.netName = \"{}\": this build has no such transport between hosts; there is tcp",
-      wanted));
+  auto wanted = alone_between_hosts(name);
+  if (!wanted.ok()) return std::move(wanted).status().while_doing("config.netName");
+  settings.transport = std::move(*wanted);
+  return {};
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ Result<CommunicatorOptions> make_options(const gyreConfig_t* given, int* device)
               in_range("device", config.device, GYRE_DEVICE_HOST, INT_MAX, GYRE_CONFIG_UNDEF_INT));
   GYRE_TRY(choose_channels(options, config));
   GYRE_TRY(choose_deadlines(options, config));
-  GYRE_TRY(check_network(options.settings, config.netName));
+  GYRE_TRY(choose_network(options.settings, config.netName));
   options.blocking = blocking != 0;
   const bool by_variable = options.settings.says("GYRE_REPRODUCIBLE");
   options.reproducible = by_variable ? options.settings.reproducible : reproducible != 0;
@@ -152,6 +152,8 @@ Result<CommunicatorOptions> make_child_options(const gyreConfig_t* given,
     options.min_channels = parent.min_channels;
   if (is_left_out(config.maxCTAs, settings.max_channels > 0))
     options.max_channels = parent.max_channels;
+  if (config.netName == nullptr && !settings.says("GYRE_TRANSPORT"))
+    settings.transport = parent.settings.transport;
   if (config.commName == nullptr) {
     options.label = parent.label;
     options.name = parent.name;

@@ -35,12 +35,14 @@ constexpr TransportRow rows[] = {
      .medium = topology::Medium::host_memory},
     {.name = "rdma",
      .reaches = "hosts on one InfiniBand or RoCE network",
+     .between_hosts = "IB",
      .make = transport::make_rdma_transport,
      .disabled = &Settings::ib_disable,
      .disabled_by = "GYRE_IB_DISABLE",
      .medium = topology::Medium::verbs},
     {.name = "tcp",
      .reaches = "any host",
+     .between_hosts = "Socket",
      .make = transport::make_tcp_transport,
      .medium = topology::Medium::sockets},
 };
@@ -92,6 +94,21 @@ std::string transport_choices() {
 Result<bool> is_transport_allowed(std::string_view name, const Settings& settings) {
   GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings));
   return allows(wanted, *std::ranges::find(rows, name, &TransportRow::name), settings);
+}
+
+Result<std::string> alone_between_hosts(std::string_view name) {
+  bool is_known = false;
+  std::string choices, others;
+  for (const TransportRow& row : rows) {
+    if (row.between_hosts.empty()) continue;
+    choices += fmt::format("{}{} ({})", choices.empty() ? "" : ", ", row.name, row.between_hosts);
+    const bool is_it = name == row.name || name == row.between_hosts;
+    is_known |= is_it;
+    if (!is_it) others += fmt::format("{}{}", others.empty() ? "^" : ",", row.name);
+  }
+  if (is_known) return others;
+  return invalid_usage(
+      fmt::format("\"{}\" is not a transport between hosts; there are {}", name, choices));
 }
 
 Result<std::vector<const TransportRow*>> allowed_transports(const Settings& settings) {

@@ -20,6 +20,8 @@ using transport::TransportList;
 struct TransportRow {
   std::string_view name;
   std::string_view reaches;  // for people: whom
+  // NCCL's name for it, as a transport between hosts; empty: it is none.
+  std::string_view between_hosts = {};
   // Null where kernels move the bytes and there are no slots: GPUs choose among their ways for each
   // pair of ranks, and say why (transports/p2p/gpu_route.h).
   std::unique_ptr<transport::Transport> (*make)(const transport::TransportEnvironment&) = nullptr;
@@ -37,6 +39,9 @@ std::string transport_choices();
 // Whether the settings allow that transport, which is there. An error where GYRE_TRANSPORT names
 // one that is not.
 Result<bool> is_transport_allowed(std::string_view name, const Settings& settings);
+
+// The value of GYRE_TRANSPORT that leaves one transport between hosts, by our name or NCCL's.
+Result<std::string> alone_between_hosts(std::string_view name);
 
 // Those that the settings allow, in the order of GYRE_TRANSPORT; what it does not name comes first.
 Result<std::vector<const TransportRow*>> allowed_transports(const Settings& settings);

@@ -106,15 +106,25 @@ TEST_CASE("a child without a name of its own has the parent's", "[options]") {
   CHECK((*make_child_options(&other, *parent)).label == "second");
 }
 
-TEST_CASE("a transport between hosts that this build lacks is refused by its name", "[options]") {
-  for (const char* name : {"tcp", "Socket"}) {
-    const gyreConfig_t config = config_with([&](gyreConfig_t& c) { c.netName = name; });
-    CHECK(make_options(&config).ok());
+TEST_CASE("a transport between hosts leaves the others out", "[options]") {
+  const auto with = [](const char* name) {
+    return config_with([&](gyreConfig_t& c) { c.netName = name; });
+  };
+  for (const auto& [name, setting] : {std::pair("tcp", "^rdma"), std::pair("Socket", "^rdma"),
+                                      std::pair("rdma", "^tcp"), std::pair("IB", "^tcp")}) {
+    CAPTURE(name);
+    const gyreConfig_t config = with(name), nothing = with(nullptr), other = with("tcp");
+    const auto made = make_options(&config);
+    REQUIRE(made.ok());
+    CHECK(made->settings.transport == setting);
+    CHECK((*make_child_options(&nothing, *made)).settings.transport == setting);
+    CHECK((*make_child_options(&other, *made)).settings.transport == "^rdma");
   }
-  const gyreConfig_t config = config_with([](gyreConfig_t& c) { c.netName = "IB"; });
+  const gyreConfig_t config = with("shm");
   const Status refused = make_options(&config).status();
   CHECK(refused.code() == Code::InvalidUsage);
-  CHECK(refused.message().find("netName = \"IB\"") != std::string_view::npos);
+  for (const char* part : {"config.netName", "\"shm\" is not", "rdma (IB), tcp (Socket)"})
+    CHECK(refused.message().find(part) != std::string_view::npos);
   const WithVariables variables(Variables{{"GYRE_TRANSPORT", "tcp"}});
-  CHECK(make_options(&config).ok());
+  CHECK(make_options(&config)->settings.transport == "tcp");
 }
