@@ -182,6 +182,29 @@ def test_groups_may_be_made_again_in_one_place_of_a_store():
         assert said == "fine", said
 
 
+def make_a_group_that_failed(rank, size):
+    """The other rank looks for rank 0 when that has failed once, and before it comes again."""
+    store = dist.PrefixStore("late", dist.group.WORLD.get_group_store())
+    import gyre_torch
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="rank 1 did not join"):
+            gyre_torch.create(store, rank, size, datetime.timedelta(seconds=1))
+        store.set("failed", "yes")
+        time.sleep(1)
+    else:
+        store.wait(["failed"], datetime.timedelta(seconds=10))
+    group = gyre_torch.create(store, rank, size, datetime.timedelta(seconds=10))
+    tensor = torch.ones(3)
+    group.allreduce([tensor]).wait()
+    assert (tensor == size).all()
+    group.shutdown()
+
+
+def test_a_group_whose_ranks_did_not_all_come_may_be_made_again():
+    for said, _ in run_apart(make_a_group_that_failed, 2):
+        assert said == "fine", said
+
+
 def use_after_the_end(rank, size):
     group = dist.group.WORLD
     dist.destroy_process_group()

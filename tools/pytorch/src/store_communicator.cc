@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 #include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace gyre_torch {
@@ -19,9 +21,14 @@ int to_ms(std::chrono::milliseconds time) {
 struct StoreAdapter {
   const c10::intrusive_ptr<c10d::Store>& store;
   std::string failure;
+  bool has_set_id = false;
 
   static int set(void* user, const char* key, const void* value, size_t bytes) {
     const auto* first = static_cast<const std::uint8_t*>(value);
+    // In place of an id a rank 0 that could make none says why.
+    constexpr std::string_view excuse = "rank 0 failed: ";
+    const std::string_view text(static_cast<const char*>(value), bytes);
+    static_cast<StoreAdapter*>(user)->has_set_id = !text.starts_with(excuse);
     return static_cast<StoreAdapter*>(user)->guarded([&](c10d::Store& store) {
       store.set(key, std::vector<std::uint8_t>(first, first + bytes));
       return 0;
@@ -52,8 +59,8 @@ struct StoreAdapter {
 
 std::string counter_of(const std::string& key) { return key + "/meetings"; }
 
-// A group that is made later under the same prefix of the store must not find it: it would meet at
-// a listener that is gone.
+// Who meets later under the same prefix of the store, or tries again, must not find it: it would
+// meet at a listener that is gone.
 void forget_key(c10d::Store& store, const std::string& key) {
   try {
     (void)store.deleteKey(key);
@@ -102,6 +109,7 @@ std::unique_ptr<StoreCommunicator> StoreCommunicator::join(
   const gyreResult_t result = gyreCommInitStore(&made->comm_, membership.size, membership.rank,
                                                 &callbacks, key.c_str(), &made->config_);
   if (result != gyreSuccess) {
+    if (adapter.has_set_id) forget_key(*store, key);
     std::string story = gyreGetLastError(nullptr);
     if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
     GroupMembership meeting = membership;
@@ -120,8 +128,10 @@ StoreCommunicator::join_two(const c10::intrusive_ptr<c10d::Store>& store, const 
                             const GroupMembership& membership, int device) {
   auto first = join(store, key, membership, device);
   if (membership.rank != 0) first->meeting_ = store->add(counter_of(key), 0);
+  const auto forgets = c10::make_scope_exit([&] {
+    if (membership.rank == 0) forget_key(*store, key);
+  });
   auto second = first->twin();
-  if (membership.rank == 0) forget_key(*store, key);
   return {std::move(first), std::move(second)};
 }
 
