@@ -182,6 +182,31 @@ def test_memory_stays_until_the_work_is_over_where_nobody_waits(rank, size):
 
 
 @on_ranks(2)
+def test_memory_stays_where_results_cannot_be_copied_out(rank, size):
+    """The collective is on its stream by then."""
+    found = [tensor(0, COUNT) for _ in range(2)]
+    dist.all_gather(found, tensor(0, COUNT))  # the first one may wait
+    torch.accelerator.synchronize(0)
+    if rank == 0:
+        places = [torch.empty(1, device=DEVICE).expand(COUNT) for _ in range(2)]
+        mine = tensor(1, COUNT)
+        address = mine.data_ptr()
+        with pytest.raises(RuntimeError, match="single memory location"):
+            dist.all_gather(places, mine, async_op=True)
+        del mine
+        gc.collect()
+        others = [tensor(7, COUNT) for _ in range(4)]
+        assert address not in [other.data_ptr() for other in others]
+        tell(rank)
+    else:
+        tell(rank)
+        dist.all_gather(found, tensor(2, COUNT), async_op=True).wait()
+        assert (found[0] == 1).all() and (found[1] == 2).all()
+    torch.accelerator.synchronize(0)
+    dist.barrier(device_ids=[0])
+
+
+@on_ranks(2)
 def test_memory_is_given_back_when_the_stream_waits(rank, size):
     """In the order of the stream: nobody gets it before the collective has passed."""
     warm_up(COUNT)

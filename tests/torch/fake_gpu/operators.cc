@@ -5,6 +5,7 @@
 #include "tests/torch/fake_gpu/memory.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
@@ -193,6 +194,7 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 
 Tensor& copy(Tensor& to, const Tensor& from, bool) {
   const at::AutoDispatchBelowADInplaceOrView guard;
+  at::assert_no_internal_overlap(to);  // as PyTorch's own copy
   const bool on_stream = is_ours(to) && is_ours(from) && to.scalar_type() == from.scalar_type();
   if (on_stream) {
     copy_on_stream(to, from.expand_as(to));

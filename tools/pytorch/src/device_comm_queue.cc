@@ -6,6 +6,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <exception>
 
 namespace gyre_torch {
 namespace {
@@ -68,15 +69,20 @@ WorkPointer DeviceCommQueue::put_on(const c10::Stream& stream, const c10::Stream
   auto work =
       c10::make_intrusive<DeviceWork>(communicator_->membership().rank, enqueued, operation.inputs,
                                       operation.outputs, operation.source);
-  {
+  std::exception_ptr failed;
+  try {
     const c10::StreamGuard on(stream);
     communicator_->check(call(operation, communicator_->get(), handle_of(stream)),
                          enqueued->description().text);
     if (operation.deliver) operation.deliver();
+  } catch (...) {
+    failed = std::current_exception();
   }
   work->tell_profiler();
+  // Also if it failed: what is on the stream already uses its memory.
   enqueued->record_end(stream == caller ? std::nullopt : std::optional(std::move(operation)));
   if (!is_in_graph) under_way_.push_back(std::move(enqueued));
+  if (failed != nullptr) std::rethrow_exception(failed);
   return work;
 }
 
