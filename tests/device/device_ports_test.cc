@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/device/described_devices.h"
 #include "tests/support/device/device_processes.h"
+#include "tests/support/device/plan_ports.h"
 #include "tests/support/fake_verbs/fake_verbs.h"
 
 #include <fmt/format.h>
@@ -137,19 +138,6 @@ TEST_CASE("ranks on two hosts plan for the ports by which their rings cross", "[
     return wrong;
   }));
 }
-
-namespace {
-
-// Of both ranks of this process: they have nothing open yet.
-void plan_ports(DeviceProcess& here, const comm::PlannedPorts& ports) {
-  for (std::size_t place = 0; place < here.comms.size(); ++place) {
-    const auto pin =
-        comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(here.comms[place]));
-    device_resources(*pin).links().relays()->follow({{1 - here.rank(place), ports}});
-  }
-}
-
-}  // namespace
 
 TEST_CASE("relays of rings cross by the planned ports, and without a plan by the first four",
           "[device]") {

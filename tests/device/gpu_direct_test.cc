@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/device/described_devices.h"
 #include "tests/support/device/device_processes.h"
+#include "tests/support/device/plan_ports.h"
 #include "tests/support/fake_verbs/fake_verbs.h"
 
 #include <fmt/core.h>
@@ -34,6 +35,7 @@ struct Scene {
   std::string said = {};  // in the log
   bool is_direct = true;
   bool knows_dmabufs = true;  // libibverbs
+  FakeVerbsOptions machine = two_nics();
 };
 
 Scene with_dmabufs() {
@@ -76,6 +78,8 @@ std::vector<Scene> scenes() {
   return all;
 }
 
+const std::string not_made = "no such call";
+
 // Of this program, whose children write to it.
 const std::string& log_file() {
   static const std::string file = fmt::format("/tmp/gyre-gpu-direct-{}", getpid());
@@ -105,8 +109,7 @@ std::string text_of_log() {
 
 // The NICs of a process, while it lives.
 struct NicsHere {
-  NicsHere(DeviceProcess& here, const Scene& scene, const FakeVerbsOptions& machine = two_nics())
-      : fake(machine), here_(here) {
+  NicsHere(DeviceProcess& here, const Scene& scene) : fake(scene.machine), here_(here) {
     FakeGpuMemory known = scene.nics;
     known.is_there = [&here](const void* place) { return here.fake.is_of_device(place); };
     fake.know_gpus(known);
@@ -168,11 +171,12 @@ namespace {
 
 // Right results, or an error that says so; nothing stays behind. Whether the call was made.
 std::string live_through(DeviceProcess& here, const Scene& scene, std::string_view call, int k,
-                         bool may_fail) {
+                         bool may_fail, const comm::PlannedPorts& ports = {}) {
   NicsHere nics(here, scene);
   const int before = nics.fake.calls(call);
   nics.fake.fail_call(call, k);
   std::string refused = here.init();
+  if (refused.empty() && !ports.in.empty()) plan_ports(here, ports);
   if (refused.empty()) refused = here.check_collectives(5000);
   if (!refused.empty() && !may_fail) return refused;
   if (refused.empty())
@@ -181,26 +185,55 @@ std::string live_through(DeviceProcess& here, const Scene& scene, std::string_vi
     here.abort();
   const bool was_made = nics.fake.calls(call) >= before + k;
   if (const std::string left = nics.left(); !left.empty()) return left;
-  return was_made ? "" : "no such call";
+  return was_made ? "" : not_made;
+}
+
+// The same of each use of the call, in processes of their own. How often `said` was logged.
+int live_through_each(const DeviceProcesses& all, const Scene& scene, std::string_view call,
+                      bool may_fail, const std::string& said,
+                      const comm::PlannedPorts& ports = {}) {
+  int times = 0;
+  for (int k = 1;; ++k) {
+    CAPTURE(call, k);
+    const auto complaints = run_processes(all, [&](DeviceProcess& here) {
+      return live_through(here, scene, call, k, may_fail, ports);
+    });
+    const std::string log = text_of_log();
+    (void)unlink(log_file().c_str());
+    times += log.find(said) != log.npos;
+    if (complaints == std::vector<std::string>{not_made}) return times;
+    check_all(complaints);
+    if (complaints != std::vector<std::string>{""}) return times;
+  }
 }
 
 }  // namespace
 
 TEST_CASE("where a part of GPUDirect RDMA is refused once, the host's memory is used", "[device]") {
   const bool by_dmabuf = GENERATE(true, false);
-  const int k = GENERATE(1, 2, 3, 4);
-  CAPTURE(by_dmabuf, k);
+  CAPTURE(by_dmabuf);
   const Scene scene = by_dmabuf ? with_dmabufs() : with_peer_memory();
-  check_all(run_processes(ranks_of(scene), [&](DeviceProcess& here) -> std::string {
-    if (by_dmabuf) return live_through(here, scene, "reg_dmabuf_mr", k, false);
-    // Of the slots and notes of a connection, too: then it cannot be made.
-    return live_through(here, scene, "reg_mr", k + 4, true);
-  }));
-  (void)unlink(log_file().c_str());
+  // Of the slots and notes of a connection, too, if it is not by dmabufs: then it cannot be made.
+  const int times =
+      live_through_each(ranks_of(scene), scene, by_dmabuf ? "reg_dmabuf_mr" : "reg_mr", !by_dmabuf,
+                        ": no GPUDirect RDMA: a NIC does not take memory of device");
+  CHECK(times == 4);  // two ranks, two NICs
+}
+
+// One more than a rank receives by: those have the rings by then.
+TEST_CASE("where a NIC that sends does not take a GPU's memory, it takes the host's", "[device]") {
+  Scene scene = with_dmabufs();
+  scene.machine = many_nics(6);
+  DeviceProcesses all = ranks_of(scene);
+  all.variables["GYRE_ALGO"] = "ring";
+  const comm::PlannedPorts ports = {.out = {"fake4:1"}, .in = {"fake5:1"}};
+  const int times = live_through_each(all, scene, "reg_dmabuf_mr", false,
+                                      ": no GPUDirect RDMA for what is sent: ", ports);
+  CHECK(times == 2);
 }
 
 TEST_CASE("where the driver exports no dmabuf once, ranks go on", "[device]") {
-  const int k = GENERATE(1, 2);  // each rank has one link
+  const int k = GENERATE(1, 2, 3);  // each rank has one link, so there is no third
   const bool by_address = GENERATE(false, true);
   CAPTURE(k, by_address);
   Scene scene = with_dmabufs();
@@ -215,7 +248,7 @@ TEST_CASE("where the driver exports no dmabuf once, ranks go on", "[device]") {
     const std::string log = text_of_log();
     const bool is_said =
         log.find(by_address ? "by their address" : "cuMemGetHandleForAddressRange of ") != log.npos;
-    return is_said ? nics.left() : "not said: " + log;
+    return is_said == (k < 3) ? nics.left() : "said or not: " + log;
   }));
   (void)unlink(log_file().c_str());
 }
@@ -230,7 +263,7 @@ TEST_CASE("each call of libibverbs that a relay makes fails once", "[device]") {
   all.variables["GYRE_TIMEOUT"] = "5";
   check_all(run_processes(all, [&](DeviceProcess& here) -> std::string {
     const std::string wrong = live_through(here, scene, call, k, true);
-    return wrong == "no such call" ? "" : wrong;
+    return wrong == not_made ? "" : wrong;
   }));
   (void)unlink(log_file().c_str());
 }
@@ -255,10 +288,11 @@ TEST_CASE("of many NICs those near the GPU are taken, and none that is far", "[d
                                          : topology::PathClass::processor;
   Scene scene = with_dmabufs();
   scene.level = level;
+  scene.machine = nics;
   DeviceProcesses all = ranks_of(scene);
   all.variables["GYRE_TOPO_FILE"] = file.path();
   check_all(run_processes(all, [&](DeviceProcess& here) -> std::string {
-    NicsHere own(here, scene, nics);
+    NicsHere own(here, scene);
     if (const std::string refused = here.init(); !refused.empty()) return refused;
     if (const std::string wrong = here.check_collectives(5000); !wrong.empty()) return wrong;
     const auto [into, from] = own.moved();
