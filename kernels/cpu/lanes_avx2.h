@@ -26,14 +26,24 @@ struct Avx2 {
     _mm256_storeu_si256(halves(place), raw.half[0]);
     _mm256_storeu_si256(halves(place) + 1, raw.half[1]);
   }
+  // The bytes behind them are zero. A wide load of what was just stored by narrow ones waits until
+  // they have left the store buffer, so whole words are loaded where they lie.
   GYRE_ALWAYS_INLINE static Raw load_part(const void* place, std::uint64_t bytes) {
     if (bytes == line_bytes) return load(place);
+    constexpr std::uint64_t word = 4, half = line_bytes / 2;
+    if (bytes % word == 0) {
+      const auto words = static_cast<int>(bytes / word);
+      return {{load_words(halves(place), words),
+               bytes > half ? load_words(halves(place) + 1, words - 8) : _mm256_setzero_si256()}};
+    }
     alignas(line_bytes) std::byte line[line_bytes] = {};
     std::memcpy(line, place, bytes);
     return load(line);
   }
   GYRE_ALWAYS_INLINE static void store_part(void* place, Raw raw, std::uint64_t bytes) {
     if (bytes == line_bytes) return store(place, raw);
+    if (bytes == 8)
+      return _mm_storel_epi64(static_cast<__m128i*>(place), _mm256_castsi256_si128(raw.half[0]));
     alignas(line_bytes) std::byte line[line_bytes];
     store(line, raw);
     std::memcpy(place, line, bytes);
@@ -43,6 +53,14 @@ struct Avx2 {
     _mm256_stream_si256(halves(place) + 1, raw.half[1]);
   }
   GYRE_ALWAYS_INLINE static void fence() { _mm_sfence(); }
+
+ private:
+  // The first so many of eight; the others are zero, and are not read.
+  GYRE_ALWAYS_INLINE static __m256i load_words(const __m256i* place, int count) {
+    const __m256i number = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_maskload_epi32(reinterpret_cast<const int*>(place),
+                                 _mm256_cmpgt_epi32(_mm256_set1_epi32(count), number));
+  }
 };
 
 // What integers of every size share.
