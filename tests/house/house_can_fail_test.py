@@ -240,6 +240,13 @@ class House(unittest.TestCase):
                      {"lib/plan/x.h": "// x\n#pragma once\ninline std::string s;\n",
                       "lib/plan/x.cc": '#include <string>\n#include "lib/plan/x.h"\n'},
                      "lib/plan/x.h: does not compile alone")
+        # Nor does a header that includes it, after what it lacks, hide that.
+        lacking = "// x\n#pragma once\ninline std::string s;\n"
+        around = '// y\n#pragma once\n#include <string>\n#include "lib/plan/x.h"\n'
+        for files in ({}, {"lib/plan/y.cc": '#include "lib/plan/y.h"\n'}):
+            self.refused("headers_test.py",
+                         {"lib/plan/x.h": lacking, "lib/plan/y.h": around, **files},
+                         "lib/plan/x.h: does not compile alone")
         self.refused("headers_test.py", {"include/gyre/gyre.h": "/* x */\nbool x(void);\n"},
                      "does not compile alone (-std=c99)")
 
