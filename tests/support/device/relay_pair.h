@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 namespace gyre::tests {
@@ -144,7 +145,7 @@ struct RelayPair {
     unsigned turns = 0;
     while (!ready()) {
       if (SystemClock::read() > end_ns) return false;
-      bool moved = false;
+      bool moved = false;  // if not, a thread of the fake network's may have to run first
       for (auto& relay : relays) {
         if (relay == nullptr) continue;
         if (!relay->advance(moved).ok()) return false;
@@ -152,6 +153,7 @@ struct RelayPair {
         const std::int64_t now_ns = SystemClock::read();
         if (++turns % 512 == 0 && !relay->look_at_peer(now_ns, 5 * ns_per_s).ok()) return false;
       }
+      if (!moved) std::this_thread::yield();
     }
     return true;
   }
