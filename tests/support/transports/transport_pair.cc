@@ -8,9 +8,11 @@
 #include "transports/tcp/tcp.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -287,14 +289,33 @@ bool pump(Link& link, const std::function<bool()>& ready) {
   return false;
 }
 
+namespace {
+
+// 0, 7, 14, ... modulo 256, twice.
+constexpr std::array<std::byte, 512> sevens = [] {
+  std::array<std::byte, 512> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 & 0xff);
+  return bytes;
+}();
+
+// Byte i is number * 131 + i * 7 + i / 256. So each 256 bytes are a stretch of `sevens`; 7 * 183 is
+// 1 modulo 256. To copy and to compare stretches takes a tenth of the time of single bytes.
+const std::byte* filling(std::uint64_t number, std::size_t at) {
+  return &sevens[(number * 131 + at / 256) * 183 % 256];
+}
+
+}  // namespace
+
 void fill(std::byte* place, std::size_t bytes, std::uint64_t number) {
-  for (std::size_t i = 0; i < bytes; ++i)
-    place[i] = static_cast<std::byte>((number * 131 + i * 7 + (i >> 8)) & 0xff);
+  for (std::size_t at = 0; at < bytes; at += 256)
+    std::memcpy(place + at, filling(number, at), std::min<std::size_t>(256, bytes - at));
 }
 
 bool is_filled(const std::byte* place, std::size_t bytes, std::uint64_t number) {
-  for (std::size_t i = 0; i < bytes; ++i)
-    if (place[i] != static_cast<std::byte>((number * 131 + i * 7 + (i >> 8)) & 0xff)) return false;
+  for (std::size_t at = 0; at < bytes; at += 256) {
+    const std::size_t here = std::min<std::size_t>(256, bytes - at);
+    if (std::memcmp(place + at, filling(number, at), here) != 0) return false;
+  }
   return true;
 }
 
