@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <new>
-#include <utility>
 
 namespace gyre::comm {
 namespace {
@@ -17,26 +16,10 @@ struct Tasks {
 
   // Once a turn. The task beside has one turn more than it has work, to let go of what it holds.
   void look_beside() {
-    const bool has_work = side != nullptr && side->has_work();
+    if (side == nullptr) return;
+    const bool has_work = side->has_work();
     beside = has_work || had_work ? &side->task() : nullptr;
     had_work = has_work;
-  }
-  bool are_finished() const {
-    return std::ranges::all_of(all, [](const Resumable* one) { return one->finished(); });
-  }
-  // One turn of what is not finished: whether anything moved, and whether all are finished.
-  std::pair<bool, bool> advance() {
-    look_beside();
-    if (all.size() == 1 && beside == nullptr) [[likely]] {
-      const bool moved = all[0]->advance();
-      return {moved, all[0]->finished()};
-    }
-    bool moved = false, finished = true;
-    for_each_unfinished([&](Resumable& one) {
-      moved |= one.advance();
-      finished &= one.finished();
-    });
-    return {moved, finished};
   }
   template <typename Act>
   void for_each_unfinished(const Act& act) const {
@@ -47,7 +30,6 @@ struct Tasks {
 };
 
 void go_on(Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
-  if (tasks.are_finished()) return;
   const auto min_limit_ns = [&] {
     std::int64_t found_ns = INT64_MAX;
     tasks.for_each_unfinished(
@@ -62,7 +44,12 @@ void go_on(Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
   };
   const auto disarm = [&] { tasks.for_each_unfinished([](Resumable& one) { one.disarm(); }); };
   while (true) {
-    const auto [moved, finished] = tasks.advance();
+    tasks.look_beside();
+    bool moved = false, finished = true;
+    tasks.for_each_unfinished([&](Resumable& one) {
+      moved |= one.advance();
+      finished &= one.finished();
+    });
     if (finished) return;
     if (moved) {
       wait.progressed();
