@@ -20,7 +20,8 @@ ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
 Subject = collections.namedtuple("Subject", "sources tests")
 SUBJECTS = {
     "rdma": Subject(("transports/rdma/*.cc", "lib/loaded/*verbs*.cc"),
-                    ("tests/*/rdma_*test.cc", "tests/loaded/verbs_test.cc")),
+                    ("tests/*/rdma_*test.cc", "tests/loaded/verbs_test.cc",
+                     "tests/device/relay_gpu_memory_test.cc")),
 }
 
 MADE = re.compile(r"\bStatus\(Code::|\bStatus::from_errno\(|\b(?:invalid_\w+|internal_error|"
