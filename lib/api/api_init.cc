@@ -33,6 +33,9 @@ Status check_place(int nranks, int rank) {
   return {};
 }
 
+// Of an init: it has joined, or joins in the background.
+bool is_under_way(const Status& begun) { return begun.ok() || begun.code() == Code::InProgress; }
+
 // Makes the communicator and its handle and joins now, or at the end of the open group.
 Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int rank,
                   CommunicatorOptions options) {
@@ -51,10 +54,19 @@ Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int r
   std::vector<GroupedCall> calls;
   calls.push_back(std::move(call));
   Status status = carry_out(process().worker, std::move(calls));
-  if (status.ok() || status.code() == Code::InProgress) return status;
+  if (is_under_way(status)) return status;
   process().communicators.remove(handle);
   *comm = nullptr;
   return status;
+}
+
+// The same by an id that the call itself passes on: whoever has it hears why rank 0 does not join.
+Status begin_join_or_renounce(gyreComm_t* comm, control::ControlPlane& plane,
+                              const trust::UniqueId& id, int nranks, int rank,
+                              CommunicatorOptions options) {
+  Status begun = begin_join(comm, id, nranks, rank, std::move(options));
+  if (rank == 0 && !is_under_way(begun)) plane.renounce(id, Status(begun).blame({0}));
+  return begun;
 }
 
 Status init_rank(gyreComm_t* comm, int nranks, const gyreUniqueId& id, int rank,
@@ -124,11 +136,11 @@ Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {
   place.earlier_exchanges = process().meetings;
   place.tried = process().tried_id();
   GYRE_ASSIGN(const trust::UniqueId id, find_id(*plane, options.settings, place));
-  Status begun = begin_join(comm, id, place.size, place.rank, std::move(options));
-  const bool has_met = begun.ok() || begun.code() == Code::InProgress;
+  Status begun =
+      begin_join_or_renounce(comm, *plane, id, place.size, place.rank, std::move(options));
+  const bool has_met = is_under_way(begun);
   process().note_tried(has_met ? std::nullopt : std::optional(id));
   if (has_met) ++process().meetings;
-  if (!has_met && place.rank == 0) plane->renounce(id, Status(begun).blame({0}));
   return begun;
 }
 
@@ -184,9 +196,7 @@ Status init_store(gyreComm_t* comm, int nranks, int rank, const gyreStore_t* sto
                   rendezvous::audience_of_launch(options.settings,
                                                  rendezvous::process_environment(), nranks),
                   options.settings));
-  Status begun = begin_join(comm, id, nranks, rank, std::move(options));
-  if (rank == 0 && !begun.ok()) plane->renounce(id, Status(begun).blame({0}));
-  return begun;
+  return begin_join_or_renounce(comm, *plane, id, nranks, rank, std::move(options));
 }
 
 // Of a non-blocking one. Other streams may have calls of others before its own.
