@@ -152,6 +152,13 @@ def test_the_current_device_and_stream_stay(rank, size):
     torch.accelerator.set_device_index(0)
 
 
+def check_is_kept(address):
+    """What was given back would be overwritten, and given again."""
+    gc.collect()
+    others = [tensor(7, COUNT) for _ in range(4)]
+    assert address not in [other.data_ptr() for other in others]
+
+
 @on_ranks(2)
 def test_memory_stays_until_the_work_is_over_where_nobody_waits(rank, size):
     warm_up(COUNT)
@@ -161,10 +168,7 @@ def test_memory_stays_until_the_work_is_over_where_nobody_waits(rank, size):
         address = mine.data_ptr()
         dist.all_reduce(mine, async_op=True)
         del mine
-        gc.collect()
-        # What was given back would be overwritten, and given again.
-        others = [tensor(7, COUNT) for _ in range(4)]
-        assert address not in [other.data_ptr() for other in others]
+        check_is_kept(address)
         tell(rank)
     else:
         tell(rank)
@@ -194,9 +198,7 @@ def test_memory_stays_where_results_cannot_be_copied_out(rank, size):
         with pytest.raises(RuntimeError, match="single memory location"):
             dist.all_gather(places, mine, async_op=True)
         del mine
-        gc.collect()
-        others = [tensor(7, COUNT) for _ in range(4)]
-        assert address not in [other.data_ptr() for other in others]
+        check_is_kept(address)
         tell(rank)
     else:
         tell(rank)
