@@ -22,11 +22,11 @@ SymbolicValue in_flight(SymbolicValue value) {
 
 }  // namespace
 
-void SymbolicRun::Act::begin(Worker& by, const Move& what) {
+void SymbolicRun::Act::begin(Worker& by) {
   worker = &by;
-  move = &what;
+  move = &by.move;
   pieces.clear();
-  for_each_piece(what, [this](const Piece& piece) { pieces.push_back(piece); });
+  for_each_piece(*move, [this](const Piece& piece) { pieces.push_back(piece); });
   received.clear();
   own.clear();
   operands.clear();
@@ -35,8 +35,8 @@ void SymbolicRun::Act::begin(Worker& by, const Move& what) {
   pulled = 0;
 }
 
-Status SymbolicRun::perform(Worker& worker, const Move& move) {
-  act_.begin(worker, move);
+Status SymbolicRun::perform(Worker& worker) {
+  act_.begin(worker);
   GYRE_TRY(claim_ends(act_));
   if (machine_.ordered) ++worker.clock[worker.index];
 

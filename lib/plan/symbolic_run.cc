@@ -122,6 +122,7 @@ Status SymbolicRun::run(const SymbolicMachine& machine) {
   for (Worker& worker : workers_) {
     const Geometry& geometry = geometries_[static_cast<std::size_t>(worker.rank)];
     worker.cursor = Cursor(worker.lane, geometry, rounds(geometry));
+    worker.stand();
     worker.clock.assign(machine.ordered ? workers_.size() : 0, 0);
   }
   GYRE_TRY(run_all());
@@ -133,7 +134,8 @@ Status SymbolicRun::run(const SymbolicMachine& machine) {
   return check_results();
 }
 
-std::string SymbolicRun::describe(const Worker& worker, const Move& move) {
+std::string SymbolicRun::describe(const Worker& worker) {
+  const Move& move = worker.move;
   return fmt::format("rank {} lane {} step {}.{} round {}", worker.rank, worker.number,
                      move.step_index, move.repeat, move.round);
 }
@@ -156,12 +158,12 @@ Status SymbolicRun::run_all() {
       random = mixed(random);
       for (std::uint64_t most = random % 4 == 0 ? 9 : 1; most > 0; --most) {
         if (worker.cursor.done()) break;
-        const Move move = worker.cursor.move();
-        if (!ready(worker, move)) break;
-        if (Status status = perform(worker, move); !status.ok()) {
-          return std::move(status).while_doing(describe(worker, move));
+        if (!ready(worker)) break;
+        if (Status status = perform(worker); !status.ok()) {
+          return std::move(status).while_doing(describe(worker));
         }
         worker.cursor.advance();
+        worker.stand();
         moved = true;
       }
     }
@@ -171,7 +173,8 @@ Status SymbolicRun::run_all() {
   return {};
 }
 
-bool SymbolicRun::ready(const Worker& worker, const Move& move) const {
+bool SymbolicRun::ready(const Worker& worker) const {
+  const Move& move = worker.move;
   for (std::uint32_t i = 0; i < move.recv.count; ++i) {
     if (fifos_[worker.in[move.recv[i]]].messages.empty()) return false;
   }
@@ -185,13 +188,13 @@ Status SymbolicRun::deadlock(const std::vector<std::uint32_t>& blocked) const {
   std::string who;
   for (std::size_t i = 0; i < std::min<std::size_t>(blocked.size(), 4); ++i) {
     const Worker& worker = workers_[blocked[i]];
-    const Move move = worker.cursor.move();
+    const Move& move = worker.move;
     std::string why = "a slot";
     for (std::uint32_t link = 0; link < move.recv.count; ++link) {
       const Fifo& fifo = fifos_[worker.in[move.recv[link]]];
       if (fifo.messages.empty()) why = fmt::format("data from rank {}", fifo.from);
     }
-    who += fmt::format("; {} waits for {}", describe(worker, move), why);
+    who += fmt::format("; {} waits for {}", describe(worker), why);
   }
   return internal_error(
       fmt::format("deadlock of {} lanes at depth {}{}", blocked.size(), machine_.depth, who));

@@ -84,7 +84,12 @@ class SymbolicRun {
     std::vector<std::uint32_t> in;  // FIFOs by link
     std::vector<std::uint32_t> out;
     Cursor cursor;
+    Move move;  // the one that the cursor stands on, unless it is done
     VectorClock clock;
+
+    void stand() {
+      if (!cursor.done()) move = cursor.move();
+    }
   };
   // A move while it is performed. What a move allocates, the next one uses.
   struct Act {
@@ -99,15 +104,15 @@ class SymbolicRun {
     bool was_pushed = false;   // what was received is in the output already
     std::uint32_t pulled = 0;  // messages
 
-    void begin(Worker& by, const Move& what);
+    void begin(Worker& by);
   };
 
   void lay_out(const SymbolicMachine& machine);
   std::uint64_t size_of(std::uint64_t label) const;
   void bring_inputs();
   Status run_all();
-  bool ready(const Worker& worker, const Move& move) const;
-  Status perform(Worker& worker, const Move& move);
+  bool ready(const Worker& worker) const;
+  Status perform(Worker& worker);
   Status claim_ends(const Act& act);
   Status receive(Act& act);
   Status read_where_it_lies(const Act& act, const SymbolicMessage& message,
@@ -128,7 +133,7 @@ class SymbolicRun {
   SymbolicMemory& memory(std::int32_t rank) { return memories_[static_cast<std::size_t>(rank)]; }
   Status check_results();
   Status check_result(std::int32_t rank, std::uint32_t chunk);
-  static std::string describe(const Worker& worker, const Move& move);
+  static std::string describe(const Worker& worker);
   Status deadlock(const std::vector<std::uint32_t>& blocked) const;
 
   std::span<const Plan> plans_;

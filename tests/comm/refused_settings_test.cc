@@ -32,13 +32,20 @@ constexpr const char* names[] = {"gyreReduceScatter",  "gyreAllGather", "gyreBro
                                  "gyreScatter",        "gyreAlltoAllv", "gyreAllGatherv",
                                  "gyreReduceScatterv", "gyreAllReduce"};
 
-std::vector<CollectiveCase> all_cases() {
-  std::vector<CollectiveCase> cases;
+struct Called {
+  explicit Called(const CollectiveCase& one) : what(one), buffers(one) {}
+
+  CollectiveCase what;
+  CaseBuffers buffers;
+};
+
+std::vector<Called> all_calls() {
+  std::vector<Called> calls;
   for (const Function function : functions)
     for (const std::size_t count : {std::size_t{3}, std::size_t{20000}})
-      cases.push_back(
-          {.function = function, .ranks = ranks, .type = ElementType::int32, .count = count});
-  return cases;
+      calls.emplace_back(CollectiveCase{
+          .function = function, .ranks = ranks, .type = ElementType::int32, .count = count});
+  return calls;
 }
 
 // Every rank sends to the next.
@@ -58,8 +65,9 @@ struct Refusals {
   std::barrier<> all{ranks};
 };
 
-void call_one(CaseBuffers& buffers, const CollectiveCase& one, int rank, gyreComm_t comm,
-              Refusals& refusals, Complaints& complaints) {
+void call_one(Called& called, int rank, gyreComm_t comm, Refusals& refusals,
+              Complaints& complaints) {
+  auto& [one, buffers] = called;
   const gyreResult_t result = buffers.call(rank, comm);
   const std::string said = gyreGetLastError(comm);
   if (result == gyreInvalidUsage) ++refusals.refused;
@@ -84,16 +92,13 @@ void call_one(CaseBuffers& buffers, const CollectiveCase& one, int rank, gyreCom
   refusals.all.arrive_and_wait();
 }
 
-void call_all(const Variables& settings) {
+void call_all(std::vector<Called>& calls, const Variables& settings) {
   const WithVariables set(settings);
-  const std::vector<CollectiveCase> cases = all_cases();
-  std::vector<CaseBuffers> buffers;
-  for (const CollectiveCase& one : cases) buffers.emplace_back(one);
+  for (Called& called : calls) called.buffers.renew();
   Refusals refusals;
   for (const auto& [name, value] : settings) UNSCOPED_INFO(name << "=" << value);
   on_ranks(ranks, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-    for (std::size_t i = 0; i < cases.size(); ++i)
-      call_one(buffers[i], cases[i], rank, comm, refusals, complaints);
+    for (Called& called : calls) call_one(called, rank, comm, refusals, complaints);
   });
 }
 
@@ -102,6 +107,7 @@ void call_all(const Variables& settings) {
 TEST_CASE("what GYRE_ALGO or GYRE_PROTO rules out leaves the communicator whole", "[settings]") {
   const std::string transport = GENERATE("shm", "tcp");
   const std::string protocol = GENERATE("LL", "Simple", "Direct", "LL128", "");
+  std::vector<Called> calls = all_calls();
   for (const plan::Algorithm& algorithm : plan::algorithms())
     for (const char* before : {"", "^", "alltoall:", "allreduce:"}) {
       Variables settings{{"GYRE_TRANSPORT", transport},
@@ -109,7 +115,7 @@ TEST_CASE("what GYRE_ALGO or GYRE_PROTO rules out leaves the communicator whole"
                          {"GYRE_TIMEOUT", "10"},
                          {"GYRE_ALGO", before + std::string(algorithm.name)}};
       if (!protocol.empty()) settings["GYRE_PROTO"] = protocol;
-      call_all(settings);
+      call_all(calls, settings);
     }
 }
 

@@ -120,11 +120,13 @@ class Buffers {
   // Another thread's, until `over`: how many of its stores were lost.
   std::size_t write_beside(const std::atomic<bool>& over) {
     std::size_t lost = 0;
-    for (std::uint64_t turn = 1; !over; ++turn)
+    for (std::uint64_t turn = 1; !over; ++turn) {
       for (volatile std::uint64_t* const neighbour : neighbours_) {
         if (turn > 1 && *neighbour != turn - 1) ++lost;
         *neighbour = turn;
       }
+      if (turn % 16 == 0) std::this_thread::yield();  // what else runs has its turn
+    }
     return lost;
   }
 

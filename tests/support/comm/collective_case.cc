@@ -150,8 +150,8 @@ CaseBuffers::CaseBuffers(const CollectiveCase& one)
   for (int rank = 0; rank < one.ranks; ++rank) {
     const std::size_t in = input_count(rank), out = output_count(rank);
     const std::size_t room = (std::max(in, out) + one.shift + 8) * size_;
-    memory_.emplace_back(room, untouched);
-    other_memory_.emplace_back(one.in_place ? 0 : room, untouched);
+    memory_.emplace_back(room);
+    other_memory_.emplace_back(one.in_place ? 0 : room);
     std::byte* const base = memory_.back().data() + one.shift * size_;
     std::byte* input = base;
     std::byte* output = one.in_place ? base : other_memory_.back().data() + one.shift * size_;
@@ -169,8 +169,14 @@ CaseBuffers::CaseBuffers(const CollectiveCase& one)
     for (std::size_t i = 0; i < in; ++i)
       make_element(one.type, originals_.back().data() + i * size_,
                    hashed(one.count + one.shift, static_cast<std::uint64_t>(rank), i));
-    std::copy(originals_.back().begin(), originals_.back().end(), input);
   }
+  renew();
+}
+
+void CaseBuffers::renew() {
+  for (std::size_t i = 0; i < blocks(); ++i) std::ranges::fill(block(i), untouched);
+  for (int rank = 0; rank < case_.ranks; ++rank)
+    std::ranges::copy(originals_[at(rank)], inputs_[at(rank)]);
 }
 
 std::span<std::byte> CaseBuffers::block(std::size_t index) {
@@ -252,31 +258,43 @@ gyreResult_t CaseBuffers::call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm,
   return gyreReduceScatterv(in, out, sent.counts.data(), type, op, comm, stream);
 }
 
-bool CaseBuffers::is_element(const Expected& expected, std::size_t i, const std::byte* got) const {
-  const std::size_t offset = (expected.input_first + i) * size_;
-  if (expected.source != Expected::all)
-    return std::memcmp(got, originals_[at(expected.source)].data() + offset, size_) == 0;
+std::size_t CaseBuffers::first_wrong(const Expected& expected, const std::byte* got) const {
   std::vector<const std::byte*> operands;
-  for (const auto& original : originals_) operands.push_back(original.data() + offset);
-  return is_reduction(case_.type, case_.op, operands, scale_of(case_.type), got);
+  for (int rank = 0; rank < case_.ranks; ++rank)
+    if (expected.source == Expected::all || expected.source == rank)
+      operands.push_back(originals_[at(rank)].data() + expected.input_first * size_);
+  const bool is_copy = expected.source != Expected::all;
+  if (is_copy && std::equal(got, got + expected.count * size_, operands[0])) return expected.count;
+  for (std::size_t i = 0; i < expected.count; ++i, got += size_) {
+    const bool right =
+        is_copy ? std::equal(got, got + size_, operands[0])
+                : is_reduction(case_.type, case_.op, operands, scale_of(case_.type), got);
+    if (!right) return i;
+    for (const std::byte*& operand : operands) operand += size_;
+  }
+  return expected.count;
 }
 
 std::string CaseBuffers::wrong(int rank) const {
+  const std::byte* output = outputs_[at(rank)];
   const std::size_t count = output_count(rank);
   std::vector<bool> written(count, false);
-  for (const Expected& block : expected(rank))
-    for (std::size_t i = 0; i < block.count; ++i) {
-      written[block.output_first + i] = true;
-      const std::byte* got = outputs_[at(rank)] + (block.output_first + i) * size_;
-      if (!is_element(block, i, got))
-        return "rank " + std::to_string(rank) + ": element " +
-               std::to_string(block.output_first + i) + " is wrong";
-    }
+  for (const Expected& block : expected(rank)) {
+    std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(block.output_first), block.count,
+                true);
+    const std::size_t i = first_wrong(block, output + block.output_first * size_);
+    if (i < block.count)
+      return "rank " + std::to_string(rank) + ": element " +
+             std::to_string(block.output_first + i) + " is wrong";
+  }
   if (case_.in_place) return {};
-  for (std::size_t i = 0; i < (count + 8) * size_; ++i)
-    if ((i >= count * size_ || !written[i / size_]) && outputs_[at(rank)][i] != untouched)
-      return "rank " + std::to_string(rank) + ": byte " + std::to_string(i) +
-             " of the output changed, which is nobody's";
+  for (std::size_t i = 0; i < count + 8; ++i) {
+    if (i < count && written[i]) continue;
+    for (std::size_t byte = i * size_; byte < (i + 1) * size_; ++byte)
+      if (output[byte] != untouched)
+        return "rank " + std::to_string(rank) + ": byte " + std::to_string(byte) +
+               " of the output changed, which is nobody's";
+  }
   if (!std::equal(originals_[at(rank)].begin(), originals_[at(rank)].end(), inputs_[at(rank)]))
     return "rank " + std::to_string(rank) + ": its input changed";
   return {};

@@ -47,6 +47,8 @@ struct CollectiveCase {
 class CaseBuffers {
  public:
   explicit CaseBuffers(const CollectiveCase& one);
+  // As they were before the first call.
+  void renew();
   gyreResult_t call(int rank, gyreComm_t comm, gyreStream_t stream = nullptr);
   // For calls on memory elsewhere: a block of host memory that is copied there before them and back
   // after them, and where it lies there.
@@ -76,7 +78,8 @@ class CaseBuffers {
   std::size_t input_count(int rank) const;
   std::size_t output_count(int rank) const;
   std::vector<Expected> expected(int rank) const;
-  bool is_element(const Expected& expected, std::size_t i, const std::byte* got) const;
+  // The first element that is not what is expected, or expected.count.
+  std::size_t first_wrong(const Expected& expected, const std::byte* got) const;
   std::byte* placed(std::byte* pointer);
   gyreResult_t call_even(int rank, gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream);
   gyreResult_t call_uneven(int rank, gyreRedOp_t op, gyreComm_t comm, gyreStream_t stream);

@@ -2,16 +2,15 @@
 // It works in granules of 8 bytes, the largest unit that arrives whole.
 #pragma once
 
+#include "tests/support/base/quick_random.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <unordered_map>
 #include <vector>
 
 namespace gyre::tests {
-
-using Random = std::mt19937_64;
 
 // Bytes over memory, by granule; only those written or read are touched, so that a granule may
 // reach over the end of what was allocated.
@@ -55,8 +54,8 @@ class GranuleMap {
 
   // One granule, picked at random, arrives in memory; what `older` has of it, before it. A copy in
   // `seen` would be older than both.
-  void drain_one(Random& random, GranuleMap* older, GranuleMap& seen) {
-    const std::size_t pick = random() % keys_.size();
+  void drain_one(QuickRandom& random, GranuleMap* older, GranuleMap& seen) {
+    const std::size_t pick = random.below(keys_.size());
     const std::uintptr_t key = keys_[pick];
     if (older != nullptr && older->granules_.count(key) != 0) {
       older->arrive(key);

@@ -157,14 +157,14 @@ void Machine::wait_for(WaitingFor what, std::uint32_t link) {
 // behind.
 Fiber& Machine::pick() {
   if (silent_turns_ == 0 && switches_ > behind_until_ && random_() % 512 == 0) {
-    behind_ = blocks_[random_() % blocks_.size()].get();
-    behind_until_ = switches_ + random_() % (64 * ready_.size() + 1);
+    behind_ = blocks_[random_.below(blocks_.size())].get();
+    behind_until_ = switches_ + random_.below(64 * ready_.size() + 1);
   }
   for (int attempt = 0; attempt < 8; ++attempt) {
-    Fiber& fiber = *ready_[random_() % ready_.size()];
+    Fiber& fiber = *ready_[random_.below(ready_.size())];
     if (fiber.block != behind_ || switches_ > behind_until_) return fiber;
   }
-  return *ready_[random_() % ready_.size()];
+  return *ready_[random_.below(ready_.size())];
 }
 
 std::string Machine::run() {
@@ -383,7 +383,7 @@ void Machine::drain_some(Block& here, Fiber& fiber) {
     from.drain_one(random_, own ? &here.pending : nullptr, here.seen);
     progress();
   }
-  if (!here.lines.empty()) drain_line(here, random_() % here.lines.size());
+  if (!here.lines.empty()) drain_line(here, random_.below(here.lines.size()));
 }
 
 bool Machine::drain_everything() {

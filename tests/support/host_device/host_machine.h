@@ -115,7 +115,7 @@ class Machine {
   std::string report(std::string_view why) const;
 
   const MachineOptions options_;
-  Random random_;
+  QuickRandom random_;
   std::deque<Grid> arrived_;  // grids that came later
   std::vector<std::unique_ptr<Block>> blocks_;
   RaceWatch watch_;

@@ -35,7 +35,7 @@ void LineMemory::write(std::byte* place, const std::byte* from) {
 }
 
 bool LineMemory::read(std::byte* to, const std::byte* place, std::uint64_t reader, bool torn,
-                      Random& random) {
+                      QuickRandom& random) {
   read_whole(to, place);
   const auto found = past_.find(place);
   if (found == past_.end()) return false;

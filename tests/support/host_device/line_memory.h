@@ -19,7 +19,8 @@ class LineMemory {
   void write(std::byte* place, const std::byte* from);
   // A line of another process's has no past that is known here: its parts are of one time. True if
   // the reader, a warp, sees for the first time that the line has come.
-  bool read(std::byte* to, const std::byte* place, std::uint64_t reader, bool torn, Random& random);
+  bool read(std::byte* to, const std::byte* place, std::uint64_t reader, bool torn,
+            QuickRandom& random);
 
  private:
   struct Past {
