@@ -165,15 +165,9 @@ class Ranks:
 
     def start(self, rank):
         options = self.options
-        environment = {key: value for key, value in os.environ.items()
-                       if not key.startswith("GYRE_")}
-        environment |= {
-            "GYRE_RANK": str(rank), "GYRE_SIZE": str(options.hosts * options.ranks_per_host),
-            "GYRE_LOCAL_RANK": str(rank // options.hosts),
-            "GYRE_LOCAL_SIZE": str(options.ranks_per_host),
-            "GYRE_SOCKET_IFNAME": two_hosts.INTERFACE,
-            "GYRE_RENDEZVOUS_ADDRESS": f"{self.hosts.addresses[0]}:29777",
-            "GYRE_RENDEZVOUS_SECRET_FILE": self.hosts.secret}
+        environment = self.hosts.environment(
+            rank, options.hosts * options.ranks_per_host, rank // options.hosts,
+            options.ranks_per_host)
         environment |= self.settings
         if self.name != CHOICE:
             algorithm = "ring" if self.name == RANK_ORDER else self.name
@@ -196,14 +190,7 @@ class Ranks:
         """(rows of the results, rank 0's log)."""
         for rank in range(self.options.hosts * self.options.ranks_per_host):
             self.start(rank)
-        deadline = time.monotonic() + self.options.timeout
-        while any(process.poll() is None for process in self.processes):
-            if any(process.returncode for process in self.processes):
-                break
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
-        codes = [process.returncode for process in self.processes]
+        codes = two_hosts.wait_all(self.processes, time.monotonic() + self.options.timeout)
         if any(code != 0 for code in codes):
             said = pathlib.Path(self.files["output"]).read_text(encoding="utf-8")
             raise RuntimeError(f"{self.way}: the ranks ended with {codes} (None: not within "
@@ -211,13 +198,6 @@ class Ranks:
         # In place, the same bytes cross the links: these are two figures of one round.
         rows = [{**row, "in_place": False} for row in Gyre.rows(self.files["rows.json"])]
         return rows, pathlib.Path(self.files["log"]).read_text(encoding="utf-8")
-
-
-def shape(hosts, rates):
-    for host, rate in enumerate(rates):
-        for place, device in ((host, two_hosts.INTERFACE), (hosts.hosts, hosts.port(host))):
-            hosts.call(hosts.on(place, ["tc", "qdisc", "replace", "dev", device, "root",
-                                        *shaping.bucket(rate)]))
 
 
 def measure(hosts, options, rates):
@@ -275,22 +255,12 @@ def print_table(rows, options, rates, control):
               f"{row['model_gain']:>6.3f}  {within} ({row['of_model_gain']:.3f})", flush=True)
 
 
-def congestion(hosts, options):
-    """TCP's congestion control on all hosts, set if that is asked for."""
-    file = "/proc/sys/net/ipv4/tcp_congestion_control"
-    if options.congestion:
-        for host in range(hosts.hosts):
-            hosts.call(hosts.on(host, ["sh", "-c", 'echo "$1" > "$2"', "sh", options.congestion,
-                                       file]))
-    done = subprocess.run(hosts.on(0, ["cat", file]), capture_output=True, text=True, check=True,
-                          timeout=two_hosts.PATIENCE_S)
-    return done.stdout.strip()
-
-
 def measure_all(hosts, options):
-    control = congestion(hosts, options)
+    if options.congestion:
+        hosts.set_congestion(options.congestion)
+    control = hosts.congestion()
     for rates in options.rates:
-        shape(hosts, rates * hosts.hosts if len(rates) == 1 else rates)
+        hosts.shape(rates)
         rows = list(results(*measure(hosts, options, rates), options))
         print_table(rows, options, rates, control)
         if options.record:

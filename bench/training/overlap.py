@@ -69,44 +69,28 @@ def shape(hosts, options, link_rate):
         tc("replace", *place, *shaping.bucket(link_rate))
 
 
-def sent_bytes(hosts, host):
-    """By the cable's own count."""
-    done = subprocess.run(hosts.on(host, ["ip", "-s", "-j", "link", "show", two_hosts.INTERFACE]),
-                          capture_output=True, text=True, check=True,
-                          timeout=two_hosts.PATIENCE_S)
-    return json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"]
-
-
 def start(hosts, options, compute, rank, found):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GYRE_")}
-    environment |= {"GYRE_RANK": str(rank), "GYRE_SIZE": "2", "GYRE_LOCAL_RANK": "0",
-                    "GYRE_LOCAL_SIZE": "1", "GYRE_SOCKET_IFNAME": two_hosts.INTERFACE,
-                    "GYRE_RENDEZVOUS_ADDRESS": f"{two_hosts.ADDRESSES[0]}:29777",
-                    "GYRE_RENDEZVOUS_SECRET_FILE": hosts.secret}
     command = [f"{options.build}/bench/training/overlap", "--compute", compute,
                "--megabytes", str(options.megabytes), "--layers", str(options.layers),
                "--backward-ms", options.backward_ms, "--forward-ms", options.forward_ms,
                "--bucket-mb", options.bucket_mb, "--rounds", str(options.rounds), "--json", found]
-    return subprocess.Popen(hosts.on(rank, command), env=environment, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(hosts.on(rank, command), env=hosts.environment(rank, 2),
+                            stdin=subprocess.DEVNULL)
 
 
 def measure(hosts, ranks, options, compute, link_rate, deadline):
     """What rank 0 found, and what the link carried meanwhile. `ranks` are its processes."""
     shape(hosts, options, link_rate)
     found_file = os.path.join(hosts.folder, "found.json")
-    before = sent_bytes(hosts, 0)
+    before = hosts.sent_bytes(0)
     print(f"# {link_rate} each way", flush=True)
     ranks[:] = [start(hosts, options, compute, rank, found_file) for rank in range(2)]
-    while any(rank.poll() is None for rank in ranks):
-        if any(rank.returncode for rank in ranks) or time.monotonic() > deadline:
-            break  # the other one would wait for it; it ends with its host
-        time.sleep(0.05)
-    if any(rank.returncode != 0 for rank in ranks):
-        raise RuntimeError(f"the ranks ended with {[rank.returncode for rank in ranks]}; None: "
-                           "not yet")
+    codes = two_hosts.wait_all(ranks, deadline)
+    if any(code != 0 for code in codes):
+        raise RuntimeError(f"the ranks ended with {codes}; None: not yet")
     found = json.loads(pathlib.Path(found_file).read_text(encoding="utf-8"))
     found |= {"rate": link_rate, "delay_ms": options.delay_ms,
-              "congestion": congestion(hosts), "link_bytes": sent_bytes(hosts, 0) - before,
+              "congestion": hosts.congestion(), "link_bytes": hosts.sent_bytes(0) - before,
               "link_share": found["sent_gbit_per_s"] * 1e9 / shaping.bits_per_s(link_rate)}
     print(f"# that is {100 * found['link_share']:.1f} % of the link's rate, headers not counted; "
           f"the link carried {found['link_bytes'] / 1e6:.1f} MB from rank 0 for "
@@ -115,14 +99,6 @@ def measure(hosts, ranks, options, compute, link_rate, deadline):
         print("# so the link was not the limit: something else held the ranks up")
     print(flush=True)
     return found
-
-
-def congestion(hosts):
-    """TCP's congestion control there."""
-    file = "/proc/sys/net/ipv4/tcp_congestion_control"
-    done = subprocess.run(hosts.on(0, ["cat", file]), capture_output=True, text=True, check=True,
-                          timeout=two_hosts.PATIENCE_S)
-    return done.stdout.strip()
 
 
 def record(results):

@@ -1,14 +1,19 @@
 """Hosts on this machine: two, joined by a cable that can be cut, or several around a switch. Each
 has a network, a name, a boot id and processes of its own. They are unnamed namespaces, each held by
 one process: when it ends, the kernel removes everything. Needs root."""
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+import time
+
+import shaping
 
 INTERFACE = "cable"
 ADDRESSES = ["10.77.0.1", "10.77.0.2"]
 PATIENCE_S = 20
+CONGESTION = "/proc/sys/net/ipv4/tcp_congestion_control"
 NAMESPACES = ["--net", "--uts", "--mount", "--pid"]
 
 
@@ -22,6 +27,16 @@ def why_not():
     tried = subprocess.run(["unshare", *NAMESPACES, "--fork", "--mount-proc", "true"],
                            capture_output=True, text=True, timeout=PATIENCE_S)
     return tried.stderr.strip() if tried.returncode != 0 else None
+
+
+def wait_all(processes, deadline):
+    """Until all have ended, or one badly, or time.monotonic() is past the deadline. Their exit
+    codes; None of one that runs on: it ends with its host."""
+    while any(process.poll() is None for process in processes):
+        if any(process.returncode for process in processes) or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return [process.returncode for process in processes]
 
 
 class Hosts:
@@ -66,6 +81,31 @@ class Hosts:
         enter = ["nsenter", "-t", self.first_process(host), *NAMESPACES, "--"]
         return [*enter, *command]
 
+    def environment(self, rank, size, local_rank=0, local_size=1):
+        """Of a rank whose job meets at host 0; no GYRE_ variable of this process is in it."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("GYRE_")}
+        return kept | {"GYRE_RANK": str(rank), "GYRE_SIZE": str(size),
+                       "GYRE_LOCAL_RANK": str(local_rank), "GYRE_LOCAL_SIZE": str(local_size),
+                       "GYRE_SOCKET_IFNAME": INTERFACE,
+                       "GYRE_RENDEZVOUS_ADDRESS": f"{self.addresses[0]}:29777",
+                       "GYRE_RENDEZVOUS_SECRET_FILE": self.secret}
+
+    def sent_bytes(self, host):
+        """By the count of its end of the cable."""
+        done = subprocess.run(self.on(host, ["ip", "-s", "-j", "link", "show", INTERFACE]),
+                              capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+        return json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"]
+
+    def congestion(self):
+        """TCP's congestion control there."""
+        done = subprocess.run(self.on(0, ["cat", CONGESTION]), capture_output=True, text=True,
+                              check=True, timeout=PATIENCE_S)
+        return done.stdout.strip()
+
+    def set_congestion(self, name):
+        for host in range(len(self.addresses)):
+            self.call(self.on(host, ["sh", "-c", 'echo "$1" > "$2"', "sh", name, CONGESTION]))
+
     def lay_cables(self):
         raise NotImplementedError
 
@@ -86,6 +126,7 @@ class Hosts:
 class TwoHosts(Hosts):
     def __init__(self, tag, lifetime_s=300):
         self.names = [f"{tag}a", f"{tag}b"]
+        self.addresses = ADDRESSES
         super().__init__(self.names, lifetime_s)
 
     def lay_cables(self):
@@ -119,6 +160,13 @@ class SwitchedHosts(Hosts):
             self.ip(switch, "link", "set", self.port(host), "master", "switch", "up")
             self.ip(host, "addr", "add", f"{address}/24", "dev", INTERFACE)
             self.ip(host, "link", "set", INTERFACE, "up")
+
+    def shape(self, rates):
+        """Each host's cable carries its rate, in both directions; one rate is for all."""
+        for host, rate in enumerate(rates if len(rates) > 1 else rates * self.hosts):
+            for place, device in ((host, INTERFACE), (self.hosts, self.port(host))):
+                self.call(self.on(place, ["tc", "qdisc", "replace", "dev", device, "root",
+                                          *shaping.bucket(rate)]))
 
     @staticmethod
     def port(host):
