@@ -28,7 +28,7 @@ import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
 PLAIN_EXCHANGES = 3  # before the ranks run, and as many after them
 PLAIN_PORT = 29778
 WITHIN = 0.1
-NAMES = {"server": "parameter server: all gradients,\nthen all parameters",
+NAMES = {"server": "parameter server: all gradients, then all parameters",
          "star": "server that receives and sends at once", "ring": "ring all-reduce (Gyre)"}
 FORMULAS = {"server": "2 (N - 1) K", "star": "(N - 1) K", "ring": "2 (N - 1) K / N"}
 COLORS = {"server": "#4c72b0", "star": "#55a868", "ring": "#c44e52"}
@@ -217,9 +217,10 @@ def plot(rows, path):
     axes.grid(color="0.88", zorder=-2)
     axes.set(xlabel="ranks N, each on a host of its own", ylabel="seconds for one sync (median)")
     figure.suptitle(title(rows), fontsize=12)
-    figure.tight_layout(rect=(0, 0.2, 1, 1))
-    figure.legend(*axes.get_legend_handles_labels(), loc="lower center", ncols=2, frameon=False,
-                  fontsize=9.5, bbox_to_anchor=(0.5, 0.055))
+    figure.tight_layout(rect=(0, 0.19, 1, 1))
+    handles, labels = axes.get_legend_handles_labels()  # a pattern, its formula, the next one, ...
+    figure.legend(handles[::2] + handles[1::2], labels[::2] + labels[1::2], loc="lower center",
+                  ncols=2, frameon=False, fontsize=9.5, bbox_to_anchor=(0.5, 0.06))
     figure.text(0.5, 0.012, source(rows), ha="center", fontsize=8, color="0.3")
     picture.save(figure, path)
 
@@ -231,9 +232,9 @@ def draw(axes, rows, name, color):
     ends = min(sizes), max(sizes)
     steps = [ends[0] * (ends[1] / ends[0]) ** (step / 100) for step in range(101)]
     axes.plot(sizes, [row["p50_ms"] / 1e3 for row in rows], MARKERS[name], color=color,
-              label=NAMES[name].replace("\n", " "), zorder=3)
+              label=NAMES[name], zorder=3)
     axes.plot(steps, [formula_ms(name, ranks, copy_s) for ranks in steps], color=color,
-              linewidth=1.1, label=f"its formula: {FORMULAS[name]}")
+              linewidth=1.1, label=f"formula: {FORMULAS[name]}")
 
 
 def title(rows):
