@@ -121,7 +121,7 @@ Result<trust::UniqueId> find_id(control::ControlPlane& plane, const Settings& se
                                 const rendezvous::LaunchPlace& place) {
   GYRE_ASSIGN(const RankState shown, claim_meeting(process().state_page, plane.identity(),
                                                    place.job_id, place.size, place.rank));
-  return rendezvous::meet(plane, settings, place);
+  return rendezvous::meet(plane, settings, place, &process().launcher);
 }
 
 Status init_env(gyreComm_t* comm, const gyreConfig_t* config) {

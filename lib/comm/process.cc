@@ -117,6 +117,7 @@ void Process::say_farewell() {
   }
   if (lock.owns_lock() && cuda_ != nullptr) cuda_->rest->end(patience_ns);
   if (lock.owns_lock() && plane_ != nullptr) plane_->close();
+  launcher.finish();
 }
 
 Status Process::begin_log(const Settings& settings) {

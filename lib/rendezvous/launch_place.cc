@@ -1,7 +1,7 @@
 // Reads a process's place from launchers' variables: a table with one row per launcher, for rank,
 // size, local rank and local size. The most specific launcher comes first. Values are parsed whole.
 // Sets that contradict the one in use are reported. Nothing here opens, binds or waits.
-#include "lib/rendezvous/rendezvous.h"
+#include "lib/rendezvous/launch_place.h"
 
 #include <fmt/core.h>
 
@@ -21,6 +21,10 @@ using Environment = std::map<std::string, std::string>;
 // Slurm's steps that srun starts are numbered below this; batch scripts, interactive shells and
 // the like have reserved numbers from here up (slurm.h: SLURM_MAX_NORMAL_STEP_ID).
 constexpr std::int64_t slurm_special_steps = 0xfffffff0;
+
+// Launchers that differ from the others.
+constexpr std::string_view open_mpi = "Open MPI", mpich = "MPICH or Intel MPI", pmix = "PMIx",
+                           srun = "srun";
 
 const std::string* find(const Environment& environment, std::string_view name) {
   const auto found = environment.find(std::string(name));
@@ -105,13 +109,13 @@ struct LauncherVariables {
 const std::vector<LauncherVariables>& launchers() {
   static const std::vector<LauncherVariables>& table = *new std::vector<LauncherVariables>{
       {"torchrun", {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}, torchrun_job},
-      {"Open MPI",
+      {open_mpi,
        {"OMPI_COMM_WORLD_RANK"},
        {"OMPI_COMM_WORLD_SIZE"},
        {"OMPI_COMM_WORLD_LOCAL_RANK"},
        {"OMPI_COMM_WORLD_LOCAL_SIZE"},
        open_mpi_job},
-      {"MPICH or Intel MPI",
+      {mpich,
        {"PMI_RANK"},
        {"PMI_SIZE"},
        {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
@@ -124,8 +128,8 @@ const std::vector<LauncherVariables>& launchers() {
        {"MV2_COMM_WORLD_LOCAL_SIZE"},
        pmi_job},
       // PMIx tells the size only to its own clients.
-      {"PMIx", {"PMIX_RANK"}, {"GYRE_SIZE"}, {"PMIX_LOCAL_RANK"}, {"PMIX_LOCAL_SIZE"}, pmix_job},
-      {"srun",
+      {pmix, {"PMIX_RANK"}, {"GYRE_SIZE"}, {"PMIX_LOCAL_RANK"}, {"PMIX_LOCAL_SIZE"}, pmix_job},
+      {srun,
        {"SLURM_PROCID"},
        {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
        {"SLURM_LOCALID"},
@@ -222,7 +226,7 @@ Result<LauncherClaim> read_claim(const LauncherVariables& launcher,
   if (!local_rank.empty()) {
     GYRE_ASSIGN(claim.local_rank, whole_number(environment, local_rank, 0, INT_MAX, ""));
   }
-  if (launcher.name == "srun") add_slurm_nodes(environment, &claim);
+  if (launcher.name == srun) add_slurm_nodes(environment, &claim);
   GYRE_TRY(check_local(claim, local_rank, local_size.empty() ? claim.size_name : local_size));
   return claim;
 }
@@ -257,8 +261,8 @@ Result<std::vector<LauncherClaim>> read_claims(const Settings& settings,
     const bool has_rank = !first_set(environment, launcher.rank).empty();
     const bool has_size = !first_set(environment, launcher.size).empty();
     if (!has_rank || !has_size) continue;
-    if (launcher.name == "srun" && !in_slurm_step(environment)) continue;
-    if (launcher.name == "PMIx" && settings.rank >= 0) continue;
+    if (launcher.name == srun && !in_slurm_step(environment)) continue;
+    if (launcher.name == pmix && settings.rank >= 0) continue;
     auto claim = read_claim(launcher, environment);
     if (claim.ok()) {
       claims.push_back(*claim);
@@ -277,7 +281,7 @@ Result<std::vector<LauncherClaim>> read_claims(const Settings& settings,
 // Slurm tasks than ranks contradict nothing.
 bool contradicts(const LauncherClaim& used, const LauncherClaim& other) {
   if (other.rank == used.rank && other.size == used.size) return false;
-  return other.name() != "srun" || other.size >= used.size;
+  return other.name() != srun || other.size >= used.size;
 }
 
 Status nothing_said(const Settings& settings, const Environment& environment) {
@@ -287,7 +291,7 @@ Status nothing_said(const Settings& settings, const Environment& environment) {
   for (const LauncherVariables& launcher : launchers()) {
     const std::string_view rank = first_set(environment, launcher.rank);
     const std::string_view size = first_set(environment, launcher.size);
-    if (rank.empty() == size.empty() || launcher.name == "srun") continue;
+    if (rank.empty() == size.empty() || launcher.name == srun) continue;
     found += fmt::format(" {} is set but {} is not.", rank.empty() ? size : rank,
                          rank.empty() ? launcher.rank.front() : launcher.size.front());
   }
@@ -320,6 +324,19 @@ void set_local_place(const LauncherClaim& used, LaunchPlace* place,
         used.name()));
   else
     place->source += ", taken as all on one host";
+}
+
+// The key-value space of the launcher that is believed, and of no other.
+void add_launcher_space(const Environment& environment, const LauncherClaim& used,
+                        LaunchPlace* place) {
+  const auto names = [&](std::string_view name) { return used.name() == name; };
+  const std::string* text = find(environment, "PMI_FD");
+  const auto descriptor = parse_integer(text == nullptr ? "" : *text, 0, INT_MAX);
+  if (names(mpich) && descriptor.ok()) place->pmi_descriptor = static_cast<int>(*descriptor);
+  const std::string* rank = find(environment, "PMIX_RANK");
+  place->has_pmix = (names(open_mpi) || names(pmix) || names(srun)) && rank != nullptr &&
+                    *rank == std::to_string(used.rank) &&
+                    find(environment, "PMIX_NAMESPACE") != nullptr;
 }
 
 }  // namespace
@@ -358,6 +375,7 @@ Result<LaunchPlace> read_launch_place(const Settings& settings,
   place.job_id = used.launcher == nullptr ? "default" : used.launcher->job(environment);
   if (!settings.job_id.empty()) place.job_id = settings.job_id;
   set_local_place(used, &place, warnings);
+  add_launcher_space(environment, used, &place);
   return place;
 }
 

@@ -6,6 +6,7 @@
 #include "lib/base/wait.h"
 #include "lib/rendezvous/id_file.h"
 #include "lib/rendezvous/id_server.h"
+#include "lib/rendezvous/launcher_store.h"
 #include "lib/rendezvous/rendezvous_address.h"
 #include "lib/rendezvous/run_secret.h"
 #include "lib/rendezvous/store_value.h"
@@ -152,16 +153,34 @@ Result<trust::UniqueId> meet_by_file(control::ControlPlane& plane, const Setting
   return id;
 }
 
-Result<trust::UniqueId> meet_on_this_host(control::ControlPlane& plane, const Settings& settings,
-                                          const LaunchPlace& place, const Deadline& deadline) {
-  if (place.several_hosts)
+constexpr std::string_view ways_between_hosts =
+    "GYRE_RENDEZVOUS_FILE=a file that all hosts see, or GYRE_RENDEZVOUS_ADDRESS=host:port of rank "
+    "0 "
+    "with GYRE_RENDEZVOUS_SECRET_FILE";
+
+Result<trust::UniqueId> meet_by_launcher(control::ControlPlane& plane, const Settings& settings,
+                                         const LaunchPlace& place, LauncherStore* launcher) {
+  if (launcher == nullptr || (place.pmi_descriptor < 0 && !place.has_pmix))
     return invalid_usage(fmt::format(
         "the ranks are on several hosts ({} of {} on this one), and nothing says how they meet: "
         "set "
-        "GYRE_RENDEZVOUS_FILE=a file that all hosts see, or GYRE_RENDEZVOUS_ADDRESS=host:port of "
-        "rank 0 with GYRE_RENDEZVOUS_SECRET_FILE",
+        "{}. Or let the launcher carry the id: mpirun does, and srun --mpi=pmi2",
         place.local_size == place.size ? std::string("some") : std::to_string(place.local_size),
-        place.size));
+        place.size, ways_between_hosts));
+  auto store = launcher->open(place, settings.init_timeout_s * 1000);
+  auto id = store.ok() ? exchange_id_through_store(plane, *store, "id", place.rank,
+                                                   control::Audience::any_host, settings)
+                       : Result<trust::UniqueId>(std::move(store).status());
+  if (id.ok()) return id;
+  const Status& why = id.status();
+  return Status(why.code(),
+                fmt::format("{} (through the launcher, by {}; instead of it, set {})",
+                            why.message(), place.has_pmix ? "PMIx" : "PMI", ways_between_hosts))
+      .blame(why.culprits());
+}
+
+Result<trust::UniqueId> meet_on_this_host(control::ControlPlane& plane, const Settings& settings,
+                                          const LaunchPlace& place, const Deadline& deadline) {
   Wait wait = deadline.wait(local_nap_ns);
   GYRE_ASSIGN(const RendezvousAddress point,
               local_rendezvous(fmt::format("{}:{}", place.earlier_exchanges, place.job_id)));
@@ -178,7 +197,7 @@ Result<trust::UniqueId> meet_on_this_host(control::ControlPlane& plane, const Se
 }
 
 Result<trust::UniqueId> meet_as_set(control::ControlPlane& plane, const Settings& settings,
-                                    const LaunchPlace& place) {
+                                    const LaunchPlace& place, LauncherStore* launcher) {
   const Deadline deadline = Deadline::of(settings);
   if (settings.rendezvous_fd >= 0) return meet_by_run(plane, settings, place, deadline);
   if (!settings.rendezvous_file.empty()) return meet_by_file(plane, settings, place, deadline);
@@ -187,6 +206,7 @@ Result<trust::UniqueId> meet_as_set(control::ControlPlane& plane, const Settings
     if (!secret.ok()) return std::move(secret).status().while_doing("GYRE_RENDEZVOUS_SECRET_FILE");
     return meet_on_network(plane, settings, place, *secret, deadline);
   }
+  if (place.several_hosts) return meet_by_launcher(plane, settings, place, launcher);
   return meet_on_this_host(plane, settings, place, deadline);
 }
 
@@ -204,10 +224,10 @@ Result<trust::UniqueId> id_of_store(const std::vector<std::uint8_t>& value,
 }  // namespace
 
 Result<trust::UniqueId> meet(control::ControlPlane& plane, const Settings& settings,
-                             const LaunchPlace& place) {
+                             const LaunchPlace& place, LauncherStore* launcher) {
   if (place.size == 1) return plane.create_unique_id(control::Audience::this_host, settings);
   if (place.rank == 0) GYRE_TRY(plane.end_failed_meetings());
-  auto id = meet_as_set(plane, settings, place);
+  auto id = meet_as_set(plane, settings, place, launcher);
   if (id.ok()) return id;
   return std::move(id).status().while_doing(
       fmt::format("rank {} of {} meeting the others", place.rank, place.size));

@@ -6,39 +6,15 @@
 #include "lib/base/settings.h"
 #include "lib/base/status.h"
 #include "lib/control/control.h"
+#include "lib/rendezvous/key_value_store.h"
+#include "lib/rendezvous/launch_place.h"
 
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 namespace gyre::rendezvous {
 
-// What a launcher said of this process.
-struct LaunchPlace {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 1;
-  bool several_hosts = false;  // the launcher said so; local_size may still be unknown to it
-  bool one_host = false;       // the launcher said so
-  // How many meetings of this process have succeeded (the caller counts): a second gyreCommInitEnv
-  // meets under another name, so that it cannot find what is left of the first.
-  int earlier_exchanges = 0;
-  // With which this process has tried to join in vain, since its last meeting that succeeded.
-  std::optional<trust::UniqueId> tried;
-  std::string source;  // which variables said so, for the log: "torchrun (RANK, WORLD_SIZE)"
-  std::string job_id;  // equal on all ranks of a job, different for two jobs of a user if possible
-};
-
-// Reads Gyre's own variables, then torchrun's, Open MPI's, MPICH's and Intel MPI's, MVAPICH's,
-// PMIx's, Slurm's. Sets that contradict each other are reported in `warnings` with the one that was
-// used.
-Result<LaunchPlace> read_launch_place(const Settings& settings,
-                                      const std::map<std::string, std::string>& environment,
-                                      std::vector<std::string>* warnings);
-std::map<std::string, std::string> process_environment();
+class LauncherStore;
 
 // Who may join by an id that is passed on by the caller's own means. A launcher that started
 // several ranks, all on this host, is believed, unless the communicator has more ranks (0: unknown)
@@ -58,18 +34,15 @@ control::Audience audience_of_launch(const Settings& settings,
 //                            GYRE_RENDEZVOUS_SECRET_FILE, and the id travels under TLS
 //   nothing, one host        an abstract socket named after user and job; the kernel says that both
 //                            ends are ours
+//   nothing, several hosts   the launcher's own key-value space, if it has one; as a store below
 //
 // Blocks the others until rank 0 is there or settings.init_timeout_s have passed; rank 0 goes on at
-// once, and its control thread answers.
+// once, and its control thread answers. Through the launcher all wait for all. Without a `launcher`
+// none is asked.
 Result<trust::UniqueId> meet(control::ControlPlane& plane, const Settings& settings,
-                             const LaunchPlace& place);
+                             const LaunchPlace& place, LauncherStore* launcher = nullptr);
 
 // The same through a key-value store: rank 0 sets, the others get (and wait).
-struct Store {
-  std::function<Status(const std::string& key, const std::vector<std::uint8_t>& value)> set;
-  std::function<Result<std::vector<std::uint8_t>>(const std::string& key, std::int64_t timeout_ms)>
-      get;
-};
 Result<trust::UniqueId> exchange_id_through_store(control::ControlPlane& plane, const Store& store,
                                                   const std::string& key, int rank,
                                                   control::Audience audience,

@@ -328,6 +328,39 @@ void add_secrets(Seeds& seeds) {
   of_value("value_encrypted_unexpected", 0, 1, Bytes(144, 3));
 }
 
+void add_launcher_lines(Seeds& seeds) {
+  const auto line = [&](const char* name, std::string_view command, std::string_view wanted,
+                        std::string_view text) {
+    seeds.add("launcher", name, Script(0).text(command).text(wanted).rest_text(text));
+  };
+  constexpr std::string_view found = "cmd=get_result rc=0 msg=success value=00ff";
+  line("line", "get_result", "value", found);
+  line("line_without_code", "barrier_out", "", "cmd=barrier_out");
+  line("line_refused", "get_result", "value",
+       "cmd=get_result rc=-1 msg=key_not_found value=unknown");
+  line("line_other", "my_kvsname", "kvsname", found);
+  line("line_lacks", "get_result", "kvsname", found);
+  line("line_empty", "get_result", "value", "cmd=get_result value= rc=0");
+  line("line_spaces", "get_result", "value", "  cmd=get_result  value=1 value=2 ");
+  line("line_letters", "get_result", "value", "\x1b[31mcmd=get_result");
+  const auto talk = [&](const char* name, const std::vector<std::string_view>& answers) {
+    Script script(1);
+    for (const std::string_view each : answers) script.text(each);
+    seeds.add("launcher", name, script);
+  };
+  constexpr std::string_view hello = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n";
+  constexpr std::string_view space = "cmd=my_kvsname kvsname=k\n", fence = "cmd=barrier_out\n";
+  constexpr std::string_view put = "cmd=put_result rc=0\n", got = "cmd=get_result value=00ff\n";
+  talk("talk", {hello, space, fence, got, put, fence, "cmd=finalize_ack\n"});
+  talk("talk_in_pieces", {"cmd=response", "_to_init rc=0\n", space, fence, got, put, fence});
+  talk("talk_put_refused", {hello, space, fence, got, "cmd=put_result rc=-1\n"});
+  talk("talk_two_lines", {hello, "cmd=my_kvsname kvsname=k\ncmd=barrier_out\n"});
+  talk("talk_no_digits", {hello, space, fence, "cmd=get_result value=0x\n"});
+  talk("talk_odd", {hello, space, fence, "cmd=get_result value=00f\n"});
+  talk("talk_ends", {hello, space, fence});
+  talk("talk_closed", {hello, ""});
+}
+
 }  // namespace
 
 void add_bootstrap_seeds(Seeds& seeds) {
@@ -335,6 +368,7 @@ void add_bootstrap_seeds(Seeds& seeds) {
   add_trunk_messages(seeds);
   add_lines(seeds);
   add_secrets(seeds);
+  add_launcher_lines(seeds);
 }
 
 }  // namespace gyre::fuzz

@@ -100,6 +100,8 @@ void add_launchers(Seeds& seeds) {
   lines("srun_no_local", "SLURM_PROCID=5\nSLURM_NTASKS=7\nSLURM_NNODES=4\nSLURM_STEP_ID=0\n");
   lines("srun_and_gyre", with(slurm, "GYRE_RANK=1\nGYRE_SIZE=16\n"));
   lines("sbatch", "SLURM_PROCID=0\nSLURM_NTASKS=7\nSLURM_JOB_ID=42\nSLURM_STEP_ID=4294967291\n");
+  lines("srun_pmix", with(slurm, "PMIX_RANK=5\nPMIX_NAMESPACE=slurm.pmix.42.0\n"));
+  lines("open_mpi_pmix", with(open_mpi, "PMIX_RANK=1\nPMIX_NAMESPACE=7\n"));
   lines("local_corrected", with(mpich, "GYRE_LOCAL_RANK=0\nGYRE_LOCAL_SIZE=1\n"));
   lines("nothing", "PATH=/bin\n");
   lines("not_variables", "no equals sign\n=\n==x\nRANK\n");

@@ -287,6 +287,42 @@ TEST_CASE("under hydra the process behind PMI_FD names the job, whatever runs be
   CHECK(got.place->job_id == "proxy " + std::to_string(getpid()));
 }
 
+TEST_CASE("the key-value space is that of the launcher which is believed", "[launch_place]") {
+  struct Row {
+    const char* what;
+    Environment environment;
+    int pmi_descriptor;
+    bool has_pmix;
+  };
+  const Environment pmi = {{"PMI_FD", "7"}}, pmix = {{"PMIX_RANK", "5"}, {"PMIX_NAMESPACE", "a"}};
+  const std::vector<Row> rows = {
+      {"Hydra", with(mpich, pmi), 7, false},
+      {"Hydra at a port", mpich, -1, false},
+      {"no descriptor", with(mpich, {{"PMI_FD", "seven"}}), -1, false},
+      {"srun --mpi=pmi2", with(srun, {{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}, {"PMI_FD", "11"}}), 11,
+       false},
+      {"srun", srun, -1, false},
+      {"srun --mpi=pmix", with(srun, pmix), -1, true},
+      {"Open MPI", open_mpi, -1, true},
+      {"Open MPI without PMIx",
+       {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+       -1,
+       false},
+      {"PMIx of another rank", with(srun, with(pmix, {{"PMIX_RANK", "2"}})), -1, false},
+      {"torchrun under Hydra", with(torchrun, with(mpich, pmi)), -1, false},
+      {"torchrun under srun", with(torchrun, pmix), -1, false},
+      {"Gyre's own place under Hydra",
+       with(with(mpich, pmi), {{"GYRE_RANK", "1"}, {"GYRE_SIZE", "2"}}), -1, false},
+  };
+  for (const Row& row : rows) {
+    INFO(row.what);
+    const Read got = read(row.environment);
+    REQUIRE(got.place.ok());
+    CHECK(got.place->pmi_descriptor == row.pmi_descriptor);
+    CHECK(got.place->has_pmix == row.has_pmix);
+  }
+}
+
 TEST_CASE("Slurm's list of tasks per node is read whole or not at all", "[launch_place]") {
   for (const char* wrong : {"2(x", "2(x)", "2(x0)", "a", "2(x3),b", "2(x2)", ""}) {
     INFO(wrong);
