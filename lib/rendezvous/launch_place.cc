@@ -24,7 +24,7 @@ constexpr std::int64_t slurm_special_steps = 0xfffffff0;
 
 // Launchers that differ from the others.
 constexpr std::string_view open_mpi = "Open MPI", mpich = "MPICH or Intel MPI", pmix = "PMIx",
-                           srun = "srun";
+                           srun = "srun", kubernetes = "Kubernetes (an indexed Job)";
 
 const std::string* find(const Environment& environment, std::string_view name) {
   const auto found = environment.find(std::string(name));
@@ -99,6 +99,10 @@ std::string slurm_job(const Environment& environment) {
   return joined(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
 }
 
+std::string kubernetes_job(const Environment& environment) {
+  return joined(environment, {"GYRE_RENDEZVOUS_ADDRESS"});
+}
+
 struct LauncherVariables {
   std::string_view name;
   // In each list the first that is set counts.
@@ -135,6 +139,8 @@ const std::vector<LauncherVariables>& launchers() {
        {"SLURM_LOCALID"},
        {},
        slurm_job},
+      // The size is not said in a Job's pods.
+      {kubernetes, {"JOB_COMPLETION_INDEX"}, {"GYRE_SIZE"}, {}, {}, kubernetes_job},
   };
   return table;
 }
@@ -227,6 +233,7 @@ Result<LauncherClaim> read_claim(const LauncherVariables& launcher,
     GYRE_ASSIGN(claim.local_rank, whole_number(environment, local_rank, 0, INT_MAX, ""));
   }
   if (launcher.name == srun) add_slurm_nodes(environment, &claim);
+  if (launcher.name == kubernetes) claim.local_rank = 0, claim.local_size = 1;  // of its pod
   GYRE_TRY(check_local(claim, local_rank, local_size.empty() ? claim.size_name : local_size));
   return claim;
 }
@@ -262,7 +269,7 @@ Result<std::vector<LauncherClaim>> read_claims(const Settings& settings,
     const bool has_size = !first_set(environment, launcher.size).empty();
     if (!has_rank || !has_size) continue;
     if (launcher.name == srun && !in_slurm_step(environment)) continue;
-    if (launcher.name == pmix && settings.rank >= 0) continue;
+    if (launcher.size.front() == "GYRE_SIZE" && settings.rank >= 0) continue;
     auto claim = read_claim(launcher, environment);
     if (claim.ok()) {
       claims.push_back(*claim);

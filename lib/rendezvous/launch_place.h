@@ -34,8 +34,8 @@ struct LaunchPlace {
 };
 
 // Reads Gyre's own variables, then torchrun's, Open MPI's, MPICH's and Intel MPI's, MVAPICH's,
-// PMIx's, Slurm's. Sets that contradict each other are reported in `warnings` with the one that was
-// used.
+// PMIx's, Slurm's, and the index in a Job of Kubernetes. Sets that contradict each other are
+// reported in `warnings` with the one that was used.
 Result<LaunchPlace> read_launch_place(const Settings& settings,
                                       const std::map<std::string, std::string>& environment,
                                       std::vector<std::string>* warnings);

@@ -102,6 +102,9 @@ void add_launchers(Seeds& seeds) {
   lines("sbatch", "SLURM_PROCID=0\nSLURM_NTASKS=7\nSLURM_JOB_ID=42\nSLURM_STEP_ID=4294967291\n");
   lines("srun_pmix", with(slurm, "PMIX_RANK=5\nPMIX_NAMESPACE=slurm.pmix.42.0\n"));
   lines("open_mpi_pmix", with(open_mpi, "PMIX_RANK=1\nPMIX_NAMESPACE=7\n"));
+  lines("kubernetes", "JOB_COMPLETION_INDEX=1\nGYRE_SIZE=2\nGYRE_RENDEZVOUS_ADDRESS=a:1\n");
+  lines("kubernetes_beyond", "JOB_COMPLETION_INDEX=2\nGYRE_SIZE=2\n");
+  lines("kubernetes_index_alone", "JOB_COMPLETION_INDEX=1\n");
   lines("local_corrected", with(mpich, "GYRE_LOCAL_RANK=0\nGYRE_LOCAL_SIZE=1\n"));
   lines("nothing", "PATH=/bin\n");
   lines("not_variables", "no equals sign\n=\n==x\nRANK\n");

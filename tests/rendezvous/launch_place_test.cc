@@ -134,6 +134,29 @@ TEST_CASE("each launcher's variables give rank, size, local place and job", "[la
   }
 }
 
+TEST_CASE("a pod of an indexed Job is a rank by itself, unless something in it starts several",
+          "[launch_place]") {
+  const Environment pod = {{"JOB_COMPLETION_INDEX", "3"},
+                           {"GYRE_SIZE", "4"},
+                           {"GYRE_RENDEZVOUS_ADDRESS", "train-0.train:29500"}};
+  const Read alone = read(pod);
+  REQUIRE(alone.place.ok());
+  CHECK(alone.place->rank == 3);
+  CHECK(alone.place->size == 4);
+  CHECK(alone.place->local_rank == 0);
+  CHECK(alone.place->local_size == 1);
+  CHECK(alone.place->several_hosts);
+  CHECK(alone.place->source == "Kubernetes (an indexed Job) (JOB_COMPLETION_INDEX, GYRE_SIZE)");
+  CHECK(contains(alone.place->job_id, "train-0.train"));
+  CHECK(alone.warnings.empty());
+  const Read inside =
+      read(with(pod, {{"GYRE_RANK", "1"}, {"GYRE_SIZE", "2"}, {"GYRE_LOCAL_SIZE", "2"}}));
+  REQUIRE(inside.place.ok());
+  CHECK(inside.place->rank == 1);
+  CHECK_FALSE(inside.place->several_hosts);
+  CHECK(inside.warnings.empty());
+}
+
 TEST_CASE("a value that is not a rank or a size is refused with its name", "[launch_place]") {
   struct Row {
     Environment environment;
@@ -197,6 +220,7 @@ TEST_CASE("without a launcher the error says what to set", "[launch_place]") {
       {{{"RANK", "0"}}, "RANK is set but WORLD_SIZE is not"},
       {{{"WORLD_SIZE", "2"}}, "WORLD_SIZE is set but RANK is not"},
       {{{"PMIX_RANK", "0"}}, "PMIX_RANK is set but GYRE_SIZE is not"},
+      {{{"JOB_COMPLETION_INDEX", "0"}}, "JOB_COMPLETION_INDEX is set but GYRE_SIZE is not"},
       // The shells of sbatch and of salloc; the second runs in a step with a reserved number.
       {{{"SLURM_JOB_ID", "42"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
        "start the ranks with srun"},
