@@ -22,6 +22,7 @@ usage: tools/dev COMMAND [arguments]
   torch            PyTorch's backend: its build (build-torch/) and its tests
   torch-upstream   PyTorch's own DistributedTest with Gyre in gloo's place
   vm-test          tests in a virtual machine: RDMA without a NIC, networks that lose and delay
+  launchers        jobs on two hosts by mpirun, srun, torchrun, Kubernetes' variables and Ray
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
   nightly          everything: default tests, sanitizers, the suites left out by default, other
                    releases of Debian
@@ -253,6 +254,21 @@ made here.
 HELP
 }
 
+help_launchers() {
+  cat <<'HELP'
+usage: tools/dev launchers
+
+Runs the lines of docs/operations.md that start a job on several hosts, on two hosts made of network
+namespaces: by mpirun of Open MPI 4 and 5, MPICH and Intel MPI, by srun on a Slurm of two nodes that
+it starts, by torchrun, by hand, with the variables of Kubernetes, and on a Ray cluster. All have to
+learn the same bits.
+
+It installs the launchers: Debian's packages, and wheels of PyPI (1 GB) in ~/.cache/gyre/launchers.
+torchrun is that of tools/dev torch, after its first call. This needs root.
+What is not there is skipped, with the reason.
+HELP
+}
+
 help_vm_test() { python3 tests/vm/vm_test.py --help; }
 
 help_nightly() {
@@ -260,7 +276,8 @@ help_nightly() {
 usage: tools/dev nightly
 
 Runs everything, which takes hours: the default tests, the suites gpu and soak, lint,
-torch, torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test, and distributions.
+torch, torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test, launchers, and
+distributions.
 HELP
 }
 

@@ -360,9 +360,9 @@ GYRE_API gyreResult_t gyreCommInitRankConfig(gyreComm_t* comm, int nranks, gyreU
  * must end each that is not NULL, even if gyreGroupEnd fails. */
 GYRE_API gyreResult_t gyreCommInitAll(gyreComm_t* comms, int ndev, const int* devlist);
 /* [gyre] As gyreCommInitRankConfig, with rank and size from the launcher: gyre run, torchrun,
- * mpirun (Open MPI, MPICH, Intel), srun, or GYRE_RANK and GYRE_SIZE. Ranks meet as
- * GYRE_RENDEZVOUS_* says; on one host they need none of these. Before joining it waits until rank 0
- * has given the id, in a group and with blocking = 0 too. If all ranks fail, they may repeat it. */
+ * mpirun (Open MPI, MPICH, Intel), srun, Kubernetes, or GYRE_RANK and GYRE_SIZE. Ranks meet as
+ * GYRE_RENDEZVOUS_* says, or by mpirun; one host needs neither. Before joining it waits until rank
+ * 0 has given the id, in a group and with blocking = 0 too. If all ranks fail, they may repeat. */
 GYRE_API gyreResult_t gyreCommInitEnv(gyreComm_t* comm, gyreConfig_t* config);
 
 /* [gyre] A key-value store of the caller, through which the ranks pass the id. Keys are

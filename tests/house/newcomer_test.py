@@ -17,8 +17,8 @@ MAX_COLUMNS = 100
 STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy", "clang-format",
          "rm", "mkdir")
 # What tools/dev reads of the tree before it knows what to do.
-READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/gpu_parts.py",
-               "tools/error_branches.py", "tools/llvm_coverage.py",
+READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/dev_jobs.sh",
+               "tools/gpu_parts.py", "tools/error_branches.py", "tools/llvm_coverage.py",
                "tools/gpu_pieces.py", "bench/gpu/figures.py", "bench/compare/rounds.py",
                "tests/torch/upstream.py",
                *(f"tests/vm/{name}.py" for name in ("archive", "case", "covering", "image",
@@ -38,6 +38,8 @@ DEV = [
     ("tools/dev torch-upstream --bth", 2, ["did you mean --both?"], []),
     ("tools/dev bench -h", 0, ["usage: tools/dev bench", "--minbytes"], []),
     ("tools/dev bench --minbyte 8", 2, ["did you mean --minbytes?"], []),
+    ("tools/dev launchers --help", 0, ["usage: tools/dev launchers"], []),
+    ("tools/dev launchers srun", 2, ['launchers takes no "srun"'], []),
     ("tools/dev lint --help", 0, ["usage: tools/dev lint", "--all"], []),
     ("tools/dev lint --al", 2, ["did you mean --all?"], []),
     ("tools/dev setup --help", 0, ["usage: tools/dev setup", "--cuda"], []),

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The commands of tools/dev that start jobs: bench on this machine, launchers on hosts
+# that are made for them. Sourced by tools/dev.
+
+launcher_packages=(openmpi-bin mpich slurm-wlm munge libpmix-dev gcc python3 python3-venv iproute2
+  util-linux)
+
+command_bench() {
+  configure_with_images none
+  build_in build tools/gyre bench/all_reduce_perf
+  [ $# -gt 0 ] || set -- -b 8 -e 64M -f 2
+  local code=0
+  say "gyre run -n 2 all_reduce_perf $*"
+  build/tools/gyre run -n 2 build/bench/all_reduce_perf "$@" || code=$?
+  kernels_line
+  return "$code"
+}
+
+command_launchers() {
+  local cache=${XDG_CACHE_HOME:-$HOME/.cache} name code=0
+  want_packages "${launcher_packages[@]}"
+  configure_with_images none
+  build_in build tools/gyre docs/examples/train
+  python3 tests/launchers/wheels.py "$cache/gyre/launchers"
+  # torchrun is that of tools/dev torch, once it was called.
+  export PATH="$PATH:$cache/gyre-torch/debian-forky/bin"
+  for name in launchers kubernetes ray; do
+    python3 "tests/launchers/${name}_test.py" || code=1
+  done
+  return "$code"
+}
