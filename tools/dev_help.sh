@@ -11,6 +11,7 @@ usage: tools/dev COMMAND [arguments]
   build            set up, then build everything or the targets named
   test             build, then run the default tests, or those named
   bench            build, then run a checked all-reduce on two ranks of this machine
+  train            build, then train a small model on two ranks, on data that is made up
   doctor           what this machine offers, and what each missing thing costs
   asan             the tests under the address and undefined behaviour sanitizers (build-asan/)
   tsan             the tests under the thread sanitizer (build-tsan/)
@@ -113,6 +114,22 @@ Further: -t --nthreads -g --ngpus --device -p --parallel_init -T --timeout -m --
 they mean.
 
   tools/dev bench -b 1M -e 1M -d bfloat16
+HELP
+}
+
+help_train() {
+  cat <<'HELP'
+usage: tools/dev train [-n RANKS] [OPTIONS]
+
+Builds the launcher and the program that trains without a framework, then trains a perceptron on
+digits by data parallelism, on two ranks of this machine: made-up digits, or those of Debian's
+python3-sklearn where it is installed. The loss goes down, and the exit code is 0. Words after -- go
+to the program unread; `build/bench/training/train --help` says what they mean.
+
+  -n RANKS   number of ranks; default 2
+
+  tools/dev train -n 4
+  tools/dev train -- --model gpt --parallel zero3 --steps 50
 HELP
 }
 
@@ -261,10 +278,10 @@ usage: tools/dev launchers
 Runs the lines of docs/operations.md that start a job on several hosts, on two hosts made of network
 namespaces: by mpirun of Open MPI 4 and 5, MPICH and Intel MPI, by srun on a Slurm of two nodes that
 it starts, by torchrun, by hand, with the variables of Kubernetes, and on a Ray cluster. All have to
-learn the same bits.
+learn the same bits. Then one command in a fresh clone trains.
 
 It installs the launchers: Debian's packages, and wheels of PyPI (1 GB) in ~/.cache/gyre/launchers.
-torchrun is that of tools/dev torch, after its first call. This needs root.
+torchrun is that of tools/dev torch, after its first call. All but the clone needs root.
 What is not there is skipped, with the reason.
 HELP
 }

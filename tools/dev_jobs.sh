@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The commands of tools/dev that start jobs: bench on this machine, launchers on hosts
+# The commands of tools/dev that start jobs: bench and train on this machine, launchers on hosts
 # that are made for them. Sourced by tools/dev.
 
 launcher_packages=(openmpi-bin mpich slurm-wlm munge libpmix-dev gcc python3 python3-venv iproute2
@@ -16,6 +16,28 @@ command_bench() {
   return "$code"
 }
 
+# -n RANKS is gyre run's; the rest is the program's.
+command_train() {
+  local ranks=2 code=0
+  case ${1-} in
+    -n)
+      ranks=${2-}
+      shift $(($# < 2 ? $# : 2))
+      ;;
+    -n*)
+      ranks=${1#-n}
+      shift
+      ;;
+  esac
+  [[ $ranks =~ ^[1-9][0-9]*$ ]] || refuse "-n takes a whole number from 1"
+  configure_with_images none
+  build_in build tools/gyre bench/training/train
+  say "gyre run -n $ranks train $*"
+  build/tools/gyre run -n "$ranks" build/bench/training/train "$@" || code=$?
+  kernels_line
+  return "$code"
+}
+
 command_launchers() {
   local cache=${XDG_CACHE_HOME:-$HOME/.cache} name code=0
   want_packages "${launcher_packages[@]}"
@@ -24,7 +46,7 @@ command_launchers() {
   python3 tests/launchers/wheels.py "$cache/gyre/launchers"
   # torchrun is that of tools/dev torch, once it was called.
   export PATH="$PATH:$cache/gyre-torch/debian-forky/bin"
-  for name in launchers kubernetes ray; do
+  for name in launchers kubernetes ray clone; do
     python3 "tests/launchers/${name}_test.py" || code=1
   done
   return "$code"
