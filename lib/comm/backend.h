@@ -12,6 +12,7 @@
 
 #include "lib/call/call_history.h"
 #include "lib/call/request.h"
+#include "lib/comm/pair_log.h"
 #include "lib/comm/services.h"
 #include "lib/control/control.h"
 #include "lib/exec/launch.h"
@@ -20,8 +21,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gyre::comm {
 
@@ -79,6 +82,8 @@ class Backend {
   // nothing has happened.
   virtual Status choose(const Request& request) = 0;
   virtual const tune::Choice& choice() const = 0;  // it lies always there
+  // By channel; they stay as long as the communicator.
+  virtual std::span<const plan::Plan> chosen_plans() const = 0;
   virtual bool is_open() const = 0;
   virtual Status begin_opening() = 0;
   // Goes on opening; true once all links of the plan are there.
@@ -110,6 +115,8 @@ class Backend {
   // ---- the rest
 
   virtual Exchange& exchange() = 0;
+  // For tools, once it has settled: by rank, what links on host memory go through.
+  virtual std::vector<PeerPath> peer_paths() const = 0;
   // Any thread. Whether a kernel has given up; the watch makes an error of it, if it has not yet.
   virtual bool has_given_up() const = 0;
   // Waits until kernels that were launched have ended.

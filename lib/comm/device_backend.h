@@ -16,6 +16,9 @@
 #include "lib/comm/suspicion.h"
 #include "lib/device/device_resources.h"
 
+#include <span>
+#include <vector>
+
 namespace gyre::comm {
 
 class DeviceBackend final : public Backend, public Watched {
@@ -48,6 +51,7 @@ class DeviceBackend final : public Backend, public Watched {
   bool is_bound(const Request& request, const CallRecord& record) const override;
   Status choose(const Request& request) override;
   const tune::Choice& choice() const override { return chosen_.choice; }
+  std::span<const plan::Plan> chosen_plans() const override { return chosen_.by_channel; }
   bool is_open() const override { return current_ != nullptr; }
   Status begin_opening() override { return resources_->links().open(chosen_.by_channel); }
   Result<bool> open(bool& moved) override { return resources_->links().advance(moved); }
@@ -69,6 +73,7 @@ class DeviceBackend final : public Backend, public Watched {
   void disarm() override {}
 
   Exchange& exchange() override { return *exchange_; }
+  std::vector<PeerPath> peer_paths() const override { return host_->peer_paths(); }
   int awaited_rank() const override {
     return machines_ != nullptr ? machines_->awaited_rank() : -1;
   }

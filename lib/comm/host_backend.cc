@@ -189,6 +189,12 @@ Result<bool> HostBackend::settle() {
   return true;
 }
 
+std::vector<PeerPath> HostBackend::peer_paths() const {
+  const auto machine = machine_.find(state_.options.settings.topology_file);
+  return comm::peer_paths(*links_, layout_, machine.ok() ? *machine : nullptr, state_.rank,
+                          state_.size);
+}
+
 void HostBackend::log_candidates() const {
   const auto machine = machine_.find(state_.options.settings.topology_file);
   for (const std::string& line :

@@ -12,6 +12,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,7 @@ class HostBackend final : public Backend {
   }
   Status choose(const Request& request) override;
   const tune::Choice& choice() const override { return chosen_.choice; }
+  std::span<const plan::Plan> chosen_plans() const override { return chosen_.by_channel; }
   bool is_open() const override { return current_->is_open; }
   Status begin_opening() override;
   Result<bool> open(bool& moved) override;
@@ -84,6 +86,7 @@ class HostBackend final : public Backend {
   void disarm() override { is_running_ ? launch_.disarm() : links_->disarm(); }
 
   Exchange& exchange() override { return *exchange_; }
+  std::vector<PeerPath> peer_paths() const override;
   bool has_given_up() const override { return false; }
   void await_kernels() override {}
 
