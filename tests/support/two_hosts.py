@@ -154,9 +154,7 @@ class SwitchedHosts(Hosts):
         self.ip(switch, "link", "add", "switch", "type", "bridge")
         self.ip(switch, "link", "set", "switch", "up")
         for host, address in enumerate(self.addresses):
-            self.call(["ip", "link", "add", INTERFACE, "netns", self.first_process(host), "type",
-                       "veth", "peer", "name", self.port(host), "netns",
-                       self.first_process(switch)])
+            self.lay_cable(host)
             self.ip(switch, "link", "set", self.port(host), "master", "switch", "up")
             self.ip(host, "addr", "add", f"{address}/24", "dev", INTERFACE)
             self.ip(host, "link", "set", INTERFACE, "up")
@@ -167,6 +165,12 @@ class SwitchedHosts(Hosts):
             for place, device in ((host, INTERFACE), (self.hosts, self.port(host))):
                 self.call(self.on(place, ["tc", "qdisc", "replace", "dev", device, "root",
                                           *shaping.bucket(rate)]))
+
+    def lay_cable(self, host):
+        """Between a host and the switch."""
+        self.call(["ip", "link", "add", INTERFACE, "netns", self.first_process(host), "type",
+                   "veth", "peer", "name", self.port(host), "netns",
+                   self.first_process(self.hosts)])
 
     @staticmethod
     def port(host):

@@ -2,6 +2,7 @@
 // picks the subcommand.
 #include "lib/base/settings.h"
 #include "lib/command_line/command_line.h"
+#include "tools/gyre/link_command.h"
 #include "tools/gyre/plan_command.h"
 #include "tools/gyre/run_command.h"
 #include "tools/gyre/settings_command.h"
@@ -26,6 +27,8 @@ constexpr Subcommand subcommands[] = {
     {"run", gyre::tools::run_command, "start the ranks of a job on this machine"},
     {"plan", gyre::tools::plan_command, "show, prove and draw the plans of the collectives"},
     {"why", gyre::tools::why_command, "who waits for whom in a job, and for which rank in the end"},
+    {"link", gyre::tools::link_command,
+     "before a job: measure its links, and name the slow and the corrupting ones"},
     {"topo", gyre::tools::topo_command, "this host: its parts, links, ports and paths"},
     {"settings", gyre::tools::settings_command,
      "every GYRE_ variable, its default and its meaning"},
