@@ -1,0 +1,77 @@
+#include "lib/loaded/shared_ucp.h"
+
+#include "lib/base/clock.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <unistd.h>
+#include <utility>
+
+namespace gyre::loaded {
+
+UcpSharedContext::UcpSharedContext(const Ucp& table, UcpContextHandle context, bool is_threaded)
+    : table_(table), context_(std::move(context)), is_threaded_(is_threaded), process_(getpid()) {}
+
+// A forked process has copies of UCX's objects, and may not touch them.
+UcpSharedContext::~UcpSharedContext() {
+  if (!is_of_this_process()) (void)context_.release();
+}
+
+bool UcpSharedContext::is_of_this_process() const { return process_ == getpid(); }
+
+Result<std::shared_ptr<UcpSharedContext>> UcpSharedContext::make(const Ucp& table,
+                                                                 std::int64_t liveness_ns) {
+  UcpConfig* read = nullptr;
+  if (const UcxStatus status = table.read_config(nullptr, nullptr, &read); status != ucx::ok)
+    return ucp_failure(table, "ucp_config_read", status);
+  const UcpConfigHandle config({&table, read});
+  if (std::getenv("UCX_KEEPALIVE_INTERVAL") == nullptr) {
+    const std::string interval = fmt::format("{}ms", liveness_ns / 2 / ns_per_ms);
+    // Best effort: without it UCX asks every 20 s.
+    (void)table.modify_config(read, "KEEPALIVE_INTERVAL", interval.c_str());
+  }
+  UcpParameters parameters{};
+  parameters.field_mask = ucp::parameter_features | ucp::parameter_workers_shared;
+  parameters.features = ucp::feature_active_messages | ucp::feature_wakeup;
+  parameters.workers_shared = 1;
+  UcpContext* made = nullptr;
+  if (const UcxStatus status =
+          table.make_context(ucp::major, ucp::oldest_minor, &parameters, read, &made);
+      status != ucx::ok)
+    return ucp_failure(table, "ucp_init", status);
+  UcpContextHandle context({&table, made});
+  UcpContextAttributes attributes{};
+  attributes.field_mask = ucp::context_thread_mode;
+  if (const UcxStatus status = table.query_context(made, &attributes); status != ucx::ok)
+    return ucp_failure(table, "ucp_context_query", status);
+  const bool is_threaded = attributes.thread_mode == ucp::multiple_threads;
+  return std::shared_ptr<UcpSharedContext>(
+      new UcpSharedContext(table, std::move(context), is_threaded));
+}
+
+Result<const Ucp*> SharedUcp::table() {
+  const std::lock_guard lock(mutex_);
+  if (table_ != nullptr) return table_;
+  GYRE_ASSIGN(loaded_, load_ucp());
+  table_ = loaded_.get();
+  return table_;
+}
+
+Result<std::shared_ptr<UcpSharedContext>> SharedUcp::context(std::int64_t liveness_ns) {
+  GYRE_ASSIGN(const Ucp* const known, table());
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<UcpSharedContext> shared = context_.lock();
+  if (shared != nullptr && shared->is_of_this_process()) return shared;
+  GYRE_ASSIGN(shared, UcpSharedContext::make(*known, liveness_ns));
+  context_ = shared;
+  return shared;
+}
+
+void SharedUcp::use(const Ucp* table) {
+  const std::lock_guard lock(mutex_);
+  table_ = table;
+  context_.reset();
+}
+
+}  // namespace gyre::loaded
