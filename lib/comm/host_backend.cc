@@ -124,6 +124,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                                  },
                              .rdma = rdma_options(settings),
                              .verbs = &services.verbs,
+                             .ucp = &services.ucp,
                              .is_near_gpu = near_gpu(made->gpu_nics_),
                              .lasting = made->lasting_}));
   return made;
@@ -141,7 +142,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
   std::string announcement;
   for (const auto& transport : transports_) {
     GYRE_ASSIGN(const std::string said, transport->announcement());
-    announcement += said;
+    if (!said.empty()) announcement += (announcement.empty() ? "" : ";") + said;
   }
   return encode(JoinInfo{common, device, processor_mask(), topology::encode(place), announcement,
                          machine, wires_text(transports_)});

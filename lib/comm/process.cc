@@ -91,7 +91,7 @@ Process::Process(Process* before_fork)
           [this](const void* stream) {
             return static_cast<bool>(streams.pin(reinterpret_cast<std::uintptr_t>(stream)));
           }},
-      services{regions, ends_, machine, verbs, device_services, [this] {
+      services{regions, ends_, machine, verbs, ucp, device_services, [this] {
                  const auto driver = cuda_driver(loaded::CudaPresence::only_if_loaded);
                  return driver.ok() ? *driver : nullptr;
                }} {}

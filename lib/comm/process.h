@@ -11,6 +11,7 @@
 #include "lib/comm/host_machine.h"
 #include "lib/comm/ring_searches.h"
 #include "lib/comm/stream.h"
+#include "lib/loaded/shared_ucp.h"
 #include "lib/loaded/shared_verbs.h"
 #include "lib/rendezvous/launcher_store.h"
 #include "lib/trust/unique_id.h"
@@ -89,6 +90,7 @@ class Process {
   RingSearches ring_searches;
   loaded::SharedVerbs verbs;
   rendezvous::LauncherStore launcher;
+  loaded::SharedUcp ucp;
   // Calls of gyreCommInitEnv that succeeded. It turns after 2^31 of 100 us, 2.5 days, on all ranks
   // alike, and does no harm: names and secrets of meetings differ by it, no more.
   std::atomic<int> meetings = 0;

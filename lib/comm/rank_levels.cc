@@ -60,12 +60,15 @@ double gigabytes_per_s(const control::Roster& roster, std::string_view transport
   return static_cast<double>(std::max<std::int64_t>(least, 0)) / 1000;
 }
 
-// What goes by wires: RDMA where all have ports, else TCP.
+// What goes by wires: RDMA where all have ports, UCX where all have named it, else TCP.
 Medium wire_of(const control::Roster& roster) {
-  const bool have_ports = std::ranges::all_of(roster.notes, [](const control::MessageBytes& note) {
-    return may_carry_loans(read_join_info(note).announcement);
-  });
-  return have_ports ? Medium::verbs : Medium::sockets;
+  const auto all_say = [&](bool (*says)(std::string_view)) {
+    return std::ranges::all_of(roster.notes, [&](const control::MessageBytes& note) {
+      return says(read_join_info(note).announcement);
+    });
+  };
+  if (all_say(may_carry_loans)) return Medium::verbs;
+  return all_say(may_go_by_ucx) ? Medium::ucx : Medium::sockets;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 namespace gyre::loaded {
 struct CudaDriver;
+class SharedUcp;
 class SharedVerbs;
 }  // namespace gyre::loaded
 
@@ -24,6 +25,7 @@ struct Services {
   const std::atomic<bool>& is_over;  // exit() was called: who goes now does not leave in peace
   HostMachine& machine;              // the topology of this host
   loaded::SharedVerbs& verbs;        // its RDMA devices
+  loaded::SharedUcp& ucp;            // UCX, where a transport of it is used
   const DeviceServices& devices;
   // The driver, if somebody in this process uses it by now; else null.
   std::function<const loaded::CudaDriver*()> cuda_in_use;

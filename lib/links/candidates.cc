@@ -12,7 +12,9 @@ TransportCandidate left_out(const TransportRow& row, const Settings& settings) {
   return {row.name,
           false,
           {},
-          fmt::format("{} leaves it out", by_switch ? row.disabled_by : "GYRE_TRANSPORT")};
+          row.needs_naming
+              ? std::string("GYRE_TRANSPORT does not name it")
+              : fmt::format("{} leaves it out", by_switch ? row.disabled_by : "GYRE_TRANSPORT")};
 }
 
 // "same host and user, SYS, 22 GB/s".

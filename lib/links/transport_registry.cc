@@ -5,6 +5,8 @@
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
+#include "transports/ucx/announcement.h"
+#include "transports/ucx/ucx.h"
 
 #include <fmt/core.h>
 
@@ -45,6 +47,12 @@ constexpr TransportRow rows[] = {
      .between_hosts = "Socket",
      .make = transport::make_tcp_transport,
      .medium = topology::Medium::sockets},
+    // UCX changes the process that loads it, so nobody gets it unasked.
+    {.name = "ucx",
+     .reaches = "any rank, by UCX; if it is named here",
+     .make = transport::make_ucx_transport,
+     .needs_naming = true,
+     .medium = topology::Medium::ucx},
 };
 
 // What GYRE_TRANSPORT says.
@@ -74,6 +82,7 @@ Result<TransportFilter> read_wanted(const Settings& settings) {
 bool allows(const TransportFilter& wanted, const TransportRow& row, const Settings& settings) {
   if (row.disabled != nullptr && settings.*row.disabled) return false;
   const bool is_named = std::ranges::count(wanted.names, row.name) > 0;
+  if (row.needs_naming) return is_named && !wanted.are_left_out;
   if (wanted.are_left_out) return !is_named || row.name == "self";
   return is_named || wanted.names.empty() || row.needs_no_naming;
 }
@@ -155,6 +164,10 @@ bool has_shared_memory(const TransportList& transports) {
 
 bool may_carry_loans(std::string_view announcement) {
   return announcement.find(transport::rdma_announcement) != announcement.npos;
+}
+
+bool may_go_by_ucx(std::string_view announcement) {
+  return announcement.find(transport::ucx_announcement) != announcement.npos;
 }
 
 }  // namespace gyre::comm

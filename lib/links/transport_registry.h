@@ -26,6 +26,7 @@ struct TransportRow {
   // pair of ranks, and say why (transports/p2p/gpu_route.h).
   std::unique_ptr<transport::Transport> (*make)(const transport::TransportEnvironment&) = nullptr;
   bool needs_no_naming = false;  // a list of others does not leave it out; ^ with its name may
+  bool needs_naming = false;     // only a list with its name has it
   bool Settings::*disabled = nullptr;                   // another variable that leaves it out
   std::string_view disabled_by = {};                    // its name
   topology::Medium medium = topology::Medium::sockets;  // what its bytes go through
@@ -57,5 +58,7 @@ bool has_shared_memory(const TransportList& transports);
 // Whether a process that announces this (Transport::announcement) has wires that may reach memory
 // which callers lend (transport::Carrier). All ranks know all announcements, and agree on it.
 bool may_carry_loans(std::string_view announcement);
+// Whether it has UCX, which somebody has named then.
+bool may_go_by_ucx(std::string_view announcement);
 
 }  // namespace gyre::comm

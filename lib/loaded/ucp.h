@@ -46,9 +46,11 @@ struct UcpWorkerParameters {  // ucp_worker_params_t
   std::uint64_t field_mask;
   int thread_mode;
   std::uint64_t processors[16];
+  std::uint64_t unused[3];
+  std::uint64_t flags;
   std::uint64_t rest[24];
 };
-static_assert(offsetof(UcpWorkerParameters, processors) == 16);
+static_assert(offsetof(UcpWorkerParameters, flags) == 168);
 
 struct UcpWorkerAttributes {  // ucp_worker_attr_t; what the mask names is filled in
   std::uint64_t field_mask;
@@ -124,7 +126,8 @@ constexpr UcxStatus status_of(const void* pointer) {
 inline constexpr std::uint64_t parameter_features = 1, parameter_workers_shared = 1 << 5;
 inline constexpr std::uint64_t feature_wakeup = 1 << 4, feature_active_messages = 1 << 6;
 inline constexpr std::uint64_t context_thread_mode = 1 << 1;
-inline constexpr std::uint64_t worker_thread_mode = 1;
+inline constexpr std::uint64_t worker_thread_mode = 1, worker_flags = 1 << 5;
+inline constexpr std::uint64_t worker_may_leave_requests = 1;
 inline constexpr std::uint64_t worker_address = 1 << 1, worker_address_flags = 1 << 2;
 inline constexpr std::uint32_t address_of_network_only = 1;
 inline constexpr int serialized_threads = 1, multiple_threads = 2;  // ucs_thread_mode_t

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -121,6 +122,14 @@ LeavingPorts verbs_ports(const Topology& machine) {
   return found;
 }
 
+// UCX takes the best of both. What it says of a port's speed counts where the kernel says nothing.
+LeavingPorts ucx_ports(const Topology& machine) {
+  LeavingPorts found = socket_ports(machine);
+  for (const int port : verbs_ports(machine).ports)
+    if (std::ranges::count(found.ports, port) == 0) found.ports.push_back(port);
+  return found;
+}
+
 TransportPath path_by_ports(const RankLocation& from, const RankLocation& to,
                             LeavingPorts (*ports_of)(const Topology&)) {
   std::string text;
@@ -141,6 +150,9 @@ TransportPath path_by_ports(const RankLocation& from, const RankLocation& to,
 
 TransportPath find_path(const RankLocation& from, const RankLocation& to, Medium medium) {
   const bool is_one_host = from.host == to.host;
+  if (medium == Medium::ucx)
+    return is_one_host ? TransportPath{.exists = true, .text = "within the host"}
+                       : path_by_ports(from, to, ucx_ports);
   if (medium == Medium::sockets)
     return is_one_host ? TransportPath{.exists = true, .text = "over loopback"}
                        : path_by_ports(from, to, socket_ports);

@@ -16,6 +16,7 @@ enum class Medium : std::uint8_t {
   host_memory,  // two processes map it
   verbs,        // RDMA between ports of NICs, from host memory to host memory
   sockets,      // of the kernel, from host memory to host memory
+  ucx,          // whatever UCX finds, from host memory to host memory
 };
 
 // Where a rank runs.

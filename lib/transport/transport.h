@@ -29,8 +29,9 @@
 #include <vector>
 
 namespace gyre::loaded {
+class SharedUcp;
 class SharedVerbs;
-}
+}  // namespace gyre::loaded
 
 namespace gyre::transport {
 
@@ -111,8 +112,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
   // What peers have to know of this end to judge how to reach it, beside its identity; of one line
-  // without '|'. It travels in the message with which a rank joins. Empty: nothing. An error where
-  // settings ask for what is not there.
+  // without '|' and ';', with a first word of its own. It travels in the message with which a rank
+  // joins. Empty: nothing. An error where settings ask for what is not there.
   virtual Result<std::string> announcement() const { return std::string(); }
   // What the ports carry together by which it reaches other hosts; 0: none, or nobody knows.
   virtual std::int64_t wire_megabytes_per_s() const { return 0; }
@@ -145,6 +146,10 @@ struct RdmaOptions {
   int qps_per_connection = 1;
 };
 
+// The transports of a process announce one text, with ';' between their parts. Returns what follows
+// the first word of one of them; empty if that announces nothing.
+std::string_view announced_part(std::string_view all, std::string_view first_word);
+
 // What a transport is made from. Both references outlive the transport and its connections.
 struct TransportEnvironment {
   const trust::ProcessIdentity& self;
@@ -159,10 +164,11 @@ struct TransportEnvironment {
   // How long another host may be silent (GYRE_LIVENESS_TIMEOUT).
   std::int64_t liveness_ns = 10 * ns_per_s;
   TransportLetters letters = {};
-  // What a peer's transports announced; empty before it has joined.
+  // What a peer's transports announced (announced_part); empty before it has joined.
   std::function<std::string(const trust::ProcessIdentity& peer)> announced = {};
   RdmaOptions rdma = {};
   loaded::SharedVerbs* verbs = nullptr;  // of the process; null: rdma reaches nobody
+  loaded::SharedUcp* ucp = nullptr;      // of the process; null: ucx reaches nobody
   // Whether the port ("mlx5_0:1") is near the GPU whose memory it may reach: it is then taken
   // before others. Null: there is no GPU.
   std::function<bool(std::string_view port)> is_near_gpu = {};

@@ -16,6 +16,8 @@ std::string_view medium_text(Medium medium) {
       return "GPU memory";
     case Medium::verbs:
       return "RDMA";
+    case Medium::ucx:
+      return "UCX";
     case Medium::sockets:
       break;
   }
@@ -55,6 +57,7 @@ double assumed_microseconds(Medium medium) {
     case Medium::gpu_memory:
       return 3.4;
     case Medium::verbs:
+    case Medium::ucx:
       return 14;
     case Medium::sockets:
       break;

@@ -50,6 +50,7 @@ std::vector<Variables> paths() {
                                 {{"GYRE_TRANSPORT", "tcp"}},
                                 {{"GYRE_TRANSPORT", "tcp"}, {"GYRE_TCP_SECURITY", "tls"}}};
   if (has_active_rdma_port()) all.push_back({{"GYRE_TRANSPORT", "rdma"}});
+  if (has_ucx()) all.push_back({{"GYRE_TRANSPORT", "ucx"}});
   return all;
 }
 

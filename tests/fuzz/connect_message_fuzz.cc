@@ -3,12 +3,15 @@
 // (1: the endpoint shows a ticket that is good, 2: from this process), the message.
 #include "lib/links/connect_message.h"
 #include "lib/links/transport_registry.h"
+#include "lib/loaded/shared_ucp.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/fake_ucx/fake_ucp.h"
 #include "tests/support/fake_verbs/pair_verbs.h"
 #include "transports/rdma/rdma.h"
 #include "transports/tcp/tcp.h"
+#include "transports/ucx/ucx.h"
 
 #include <optional>
 
@@ -29,7 +32,9 @@ TransportLetters silent_letters() {
 struct Process {
   trust::ProcessIdentity self;
   trust::TicketBook tickets;
-  // All that there are, tcp once more, and rdma over fake devices.
+  tests::FakeUcp fake;
+  loaded::SharedUcp ucp{&fake.table()};
+  // All that need no naming, tcp once more, and rdma and ucx over fakes.
   comm::TransportList transports;
 
   Process() {
@@ -44,6 +49,8 @@ struct Process {
                                               .tickets = tickets,
                                               .letters = silent_letters(),
                                               .verbs = tests::pair_verbs()}));
+    transports.push_back(make_ucx_transport(
+        {.self = self, .tickets = tickets, .letters = silent_letters(), .ucp = &ucp}));
   }
 };
 

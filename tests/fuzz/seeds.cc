@@ -53,7 +53,7 @@ int main(int count, char** arguments) {
   for (const auto add :
        {add_trust_seeds, add_bootstrap_seeds, add_job_seeds, add_transport_seeds, add_memory_seeds,
         add_relay_seeds, add_state_page_seeds, add_environment_seeds, add_metrics_seeds,
-        add_training_seeds, add_topology_seeds, add_rdma_seeds})
+        add_training_seeds, add_topology_seeds, add_rdma_seeds, add_ucx_seeds})
     add(seeds);
   int wrong = 0;
   for (const auto& [name, bytes] : seeds.files()) {

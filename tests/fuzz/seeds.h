@@ -75,6 +75,7 @@ void add_bootstrap_seeds(Seeds& seeds);
 void add_job_seeds(Seeds& seeds);
 void add_transport_seeds(Seeds& seeds);
 void add_rdma_seeds(Seeds& seeds);
+void add_ucx_seeds(Seeds& seeds);
 void add_memory_seeds(Seeds& seeds);
 void add_relay_seeds(Seeds& seeds);
 void add_state_page_seeds(Seeds& seeds);

@@ -9,6 +9,8 @@
 
 #include <csignal>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 using namespace gyre;
@@ -64,6 +66,24 @@ TEST_CASE("a context lives as long as somebody uses it", "[ucx]") {
   *first = nullptr;
   CHECK(fake.open_objects() == 0);
   CHECK(shared.context(ns_per_s).ok());
+}
+
+TEST_CASE("a forked process gets a context of its own", "[ucx]") {
+  const FakeUcp fake;
+  loaded::SharedUcp shared(&fake.table());
+  const auto own = shared.context(ns_per_s);
+  REQUIRE(own.ok());
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const bool is_parents = (*own)->is_of_this_process();
+    const auto another = shared.context(ns_per_s);
+    _exit(!is_parents && another.ok() && another->get() != own->get() ? 0 : 1);
+  }
+  int state = 0;
+  REQUIRE(waitpid(child, &state, 0) == child);
+  CHECK(state == 0);
+  CHECK(shared.context(ns_per_s)->get() == own->get());
 }
 
 TEST_CASE("each call that fails while a context is made is an error", "[ucx]") {

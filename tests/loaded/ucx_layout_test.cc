@@ -66,6 +66,7 @@ TEST_CASE("UCP's headers have the layout that Gyre takes for known", "[ucx]") {
   SAME(ucp_context_attr_t, thread_mode, UcpContextAttributes, thread_mode);
   SAME(ucp_worker_params_t, thread_mode, UcpWorkerParameters, thread_mode);
   SAME(ucp_worker_params_t, cpu_mask, UcpWorkerParameters, processors);
+  SAME(ucp_worker_params_t, flags, UcpWorkerParameters, flags);
   SAME(ucp_worker_attr_t, address_flags, UcpWorkerAttributes, address_flags);
   SAME(ucp_worker_attr_t, address, UcpWorkerAttributes, address);
   SAME(ucp_worker_attr_t, address_length, UcpWorkerAttributes, address_bytes);
@@ -100,6 +101,8 @@ TEST_CASE("UCP's headers have the values that Gyre takes for known", "[ucx]") {
   CHECK(UCP_FEATURE_AM == ucp::feature_active_messages);
   CHECK(UCP_ATTR_FIELD_THREAD_MODE == ucp::context_thread_mode);
   CHECK(UCP_WORKER_PARAM_FIELD_THREAD_MODE == ucp::worker_thread_mode);
+  CHECK(UCP_WORKER_PARAM_FIELD_FLAGS == ucp::worker_flags);
+  CHECK(UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK == ucp::worker_may_leave_requests);
   CHECK(UCP_WORKER_ATTR_FIELD_ADDRESS == ucp::worker_address);
   CHECK(UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS == ucp::worker_address_flags);
   CHECK(UCP_WORKER_ADDRESS_FLAG_NET_ONLY == ucp::address_of_network_only);

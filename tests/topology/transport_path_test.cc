@@ -57,6 +57,10 @@ TEST_CASE("a path has the width of its narrowest part, or says why it is none", 
            {"hgx_h100", "gpu0", "gpu7", true, Medium::verbs, "by mlx5_0 to mlx5_4, 50 GB/s"},
            {"virtual_machine", "core0", "core1", false, Medium::verbs,
             "no: host vm has no RDMA port"},
+           {"hgx_h100", "gpu0", "gpu7", true, Medium::ucx, "within the host, no figure"},
+           {"hgx_h100", "gpu0", "gpu7", false, Medium::ucx, "by mlx5_0 to mlx5_4, 50 GB/s"},
+           {"virtual_machine", "core0", "core1", false, Medium::ucx,
+            "by eth0 to eth0, 1.25 GB/s (assumed)"},
            {"hgx_h100", "gpu3", "gpu3", true, Medium::own_memory, "own memory, no figure"},
            {"hgx_h100", "gpu3", "gpu3", false, Medium::own_memory, "no: another rank"}}) {
     CAPTURE(one.machine, one.from, one.to, one.is_one_host);

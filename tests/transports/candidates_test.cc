@@ -79,27 +79,40 @@ TEST_CASE("the first candidate that reaches a rank is taken", "[transports]") {
   const Topology machine = tests::described_machine("hgx_h100");
   CHECK(text_of(machine, true) ==
         "p2p: NVL, 371 GB/s; then shm: by the memory of NUMA node 0, 22 GB/s; then rdma: by mlx5_0 "
-        "to mlx5_4, 50 GB/s; then tcp: over loopback, no figure; not self: another rank");
+        "to mlx5_4, 50 GB/s; then tcp: over loopback, no figure; not self: another rank; not ucx: "
+        "GYRE_TRANSPORT does not name it");
   CHECK(text_of(machine, false) ==
         "rdma: by mlx5_0 to mlx5_4, 50 GB/s; then tcp: by mlx5_0 to mlx5_4, 50 GB/s; not self: "
-        "another rank; not p2p: another host; not shm: another host");
+        "another rank; not p2p: another host; not shm: another host; not ucx: GYRE_TRANSPORT does "
+        "not "
+        "name it");
 }
 
 TEST_CASE("settings order the candidates, and leave some out", "[transports]") {
   const Topology machine = tests::described_machine("xeon_8480_pair");
   CHECK(text_of(machine, true, settings_with("tcp,shm")) ==
         "tcp: over loopback, no figure; then shm: SYS, 22 GB/s; not self: another rank; not p2p: "
-        "core 0 is not a GPU; not rdma: GYRE_TRANSPORT leaves it out");
+        "core 0 is not a GPU; not rdma: GYRE_TRANSPORT leaves it out; not ucx: GYRE_TRANSPORT does "
+        "not "
+        "name it");
   CHECK(
       text_of(machine, false, settings_with("^tcp")) ==
       "none; not self: another rank; not p2p: another host; not shm: another host; not rdma: host "
-      "xeon_8480_pair has no RDMA port; not tcp: GYRE_TRANSPORT leaves it out");
+      "xeon_8480_pair has no RDMA port; not tcp: GYRE_TRANSPORT leaves it out; not ucx: "
+      "GYRE_TRANSPORT "
+      "does not name it");
+  CHECK(text_of(machine, false, settings_with("ucx,tcp")) ==
+        "ucx: by eth0 to eth0, 12.5 GB/s; then tcp: by eth0 to eth0, 12.5 GB/s; not self: another "
+        "rank; not p2p: another host; not shm: GYRE_TRANSPORT leaves it out; not rdma: "
+        "GYRE_TRANSPORT leaves it out");
   Settings disabled;
   disabled.shm_disable = disabled.p2p_disable = disabled.ib_disable = true;
   CHECK(
       text_of(machine, true, disabled) ==
       "tcp: over loopback, no figure; not self: another rank; not p2p: GYRE_P2P_DISABLE leaves it "
-      "out; not shm: GYRE_SHM_DISABLE leaves it out; not rdma: GYRE_IB_DISABLE leaves it out");
+      "out; not shm: GYRE_SHM_DISABLE leaves it out; not rdma: GYRE_IB_DISABLE leaves it out; not "
+      "ucx: "
+      "GYRE_TRANSPORT does not name it");
   CHECK(text_of(machine, true, settings_with("ib")).find("\"ib\" is not a transport") !=
         std::string::npos);
 }

@@ -143,9 +143,10 @@ TEST_CASE("a link opens and carries, whichever end comes first", "[transport]") 
   const bool sender_first = GENERATE(true, false);
   const auto sender = [=](End& end) -> std::string {
     if (!sender_first) GYRE_EXPECT(end.messages.await_word());
-    // Under TLS and over RDMA the two ends have to meet before a byte passes; elsewhere all may
-    // have left already.
-    const bool meets = kind == Kind::tcp_tls || kind == Kind::rdma || kind == Kind::rdma_device;
+    // Under TLS, over RDMA and by UCX the two ends have to meet before a byte passes; elsewhere all
+    // may have left already.
+    const bool meets = kind == Kind::tcp_tls || kind == Kind::rdma || kind == Kind::rdma_device ||
+                       kind == Kind::ucx || kind == Kind::ucx_shm || kind == Kind::ucx_tcp;
     if (sender_first && meets) {
       GYRE_EXPECT(!end.until([&] { return end.connection->ready(); }, 100));
       end.messages.post_word("knocked");

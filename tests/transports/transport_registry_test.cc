@@ -20,11 +20,12 @@ Settings settings_with(const std::string& transport, bool shm_disable = false) {
   return settings;
 }
 
-// All that have slots, in the registry's order, but those.
+// All that have slots and need not be named, in the registry's order, but those.
 std::string all_but(std::initializer_list<std::string_view> names) {
   std::string text;
   for (const TransportRow& row : transport_registry()) {
-    if (row.make == nullptr || std::ranges::count(names, row.name) > 0) continue;
+    if (row.make == nullptr || row.needs_naming || std::ranges::count(names, row.name) > 0)
+      continue;
     text += (text.empty() ? "" : ",") + std::string(row.name);
   }
   return text;
@@ -49,6 +50,17 @@ TEST_CASE("transports are taken in the order in which they are named", "[transpo
   CHECK(made(settings_with("^shm,self")) == all_but({"shm"}));
   CHECK(made(settings_with("", true)) == all_but({"shm"}));
   CHECK(made(settings_with("shm,tcp", true)) == "self,tcp");
+}
+
+TEST_CASE("ucx is taken where it is named, and nowhere else", "[transports]") {
+  for (const char* text : {"", "tcp", "^tcp", "^ucx", "^shm,ucx"}) {
+    CAPTURE(text);
+    CHECK_FALSE(*is_transport_allowed("ucx", settings_with(text)));
+    CHECK(made(settings_with(text)).find("ucx") == std::string::npos);
+  }
+  CHECK(made(settings_with("ucx")) == "self,ucx");
+  CHECK(made(settings_with("shm,ucx,tcp")) == "self,shm,ucx,tcp");
+  CHECK(made(settings_with("tcp,ucx")) == "self,tcp,ucx");
 }
 
 TEST_CASE("p2p is left out by its name alone", "[transports]") {

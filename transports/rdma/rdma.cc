@@ -4,6 +4,7 @@
 #include "lib/base/recent.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
+#include "transports/rdma/announcement.h"
 #include "transports/rdma/rail_ports.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
@@ -70,7 +71,10 @@ class RdmaTransport final : public Transport {
   Result<AddressList> read_addresses(const EndpointContents& contents, const LinkKey& key) const;
   Result<std::shared_ptr<RdmaDevice>> open(const RdmaPort& port);
   std::string announced_by(const trust::ProcessIdentity& peer) const {
-    return environment_.announced == nullptr ? std::string() : environment_.announced(peer);
+    if (environment_.announced == nullptr) return {};
+    const std::string all = environment_.announced(peer);
+    const std::string_view networks = announced_part(all, rdma_announcement);
+    return networks.empty() ? std::string() : fmt::format("{}{}", rdma_announcement, networks);
   }
   const TransportEnvironment environment_;
   RdmaPorts ports_;

@@ -4,6 +4,7 @@
 
 #include "lib/plan/algorithms.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -29,12 +30,29 @@ inline bool has_active_rdma_port() {
   return false;
 }
 
+// Whether this machine has UCX, where a loader looks first. To load it would change the process.
+inline bool has_ucx() {
+#ifdef __SANITIZE_THREAD__
+  return false;  // its locks are not the sanitizer's
+#endif
+  namespace fs = std::filesystem;
+  std::vector<fs::path> folders = {"/usr/lib", "/usr/lib64", "/usr/local/lib"};
+  for (const char* machine : {"x86_64", "aarch64"})
+    folders.push_back(fs::path("/usr/lib") / (std::string(machine) + "-linux-gnu"));
+  if (const char* const named = std::getenv("LD_LIBRARY_PATH")) folders.emplace_back(named);
+  std::error_code error;
+  for (const fs::path& folder : folders)
+    if (fs::exists(folder / "libucp.so.0", error)) return true;
+  return false;
+}
+
 // A transport whose slots the peer does not map has simple alone.
 inline const std::vector<CallPath>& call_paths() {
   static const std::vector<CallPath> paths = [] {
     std::vector<CallPath> all = {
         {"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
     if (has_active_rdma_port()) all.push_back({"rdma", "Simple"});
+    if (has_ucx()) all.push_back({"ucx", "Simple"});
     return all;
   }();
   return paths;

@@ -24,6 +24,7 @@ struct FakeUcpPacket {
   const std::byte* promised = nullptr;
   std::size_t promised_bytes = 0;
   FakeUcpRequest* request = nullptr;
+  const void* from = nullptr;  // the connection
 };
 
 }  // namespace gyre::tests
@@ -275,10 +276,18 @@ void* soon(UcpWorker* worker) {
   return request;
 }
 
-void* close_endpoint(UcpEndpoint* endpoint, const UcpRequestParameters* /*parameters*/) {
+// By force: what was promised over the connection is taken back.
+void* close_endpoint(UcpEndpoint* endpoint, const UcpRequestParameters* parameters) {
   const Locked lock(ucp_fake->mutex);
   if (!ucp_goes_on("ucp_ep_close_nbx")) return as_pointer(ucp_io_error);
   UcpWorker* const worker = endpoint->from;
+  if ((parameters->flags & ucp::close_by_force) != 0)
+    if (UcpWorker* const there = worker_of(endpoint->to); there != nullptr)
+      std::erase_if(there->inbox, [&](const FakeUcpPacket& packet) {
+        if (packet.from != endpoint || packet.request == nullptr) return false;
+        complete(packet.request, ucp::canceled);
+        return true;
+      });
   ucp_fake->endpoints.erase(endpoint);
   delete endpoint;
   return soon(worker);
@@ -303,6 +312,7 @@ void* send(UcpEndpoint* endpoint, unsigned /*id*/, const void* header, std::size
   if (endpoint->failure != ucx::ok) return as_pointer(endpoint->failure);
   FakeUcpPacket packet;
   packet.header = copy_of(header, header_bytes);
+  packet.from = endpoint;
   void* result = nullptr;
   if ((parameters->flags & ucp::send_rendezvous) != 0) {
     packet.promised = static_cast<const std::byte*>(data);

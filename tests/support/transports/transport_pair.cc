@@ -1,11 +1,13 @@
 #include "tests/support/transports/transport_pair.h"
 
 #include "tests/support/fake_verbs/pair_verbs.h"
+#include "tests/support/transports/pair_ucp.h"
 #include "tests/support/transports/post_office.h"
 #include "transports/rdma/rdma.h"
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
+#include "transports/ucx/ucx.h"
 
 #include <algorithm>
 #include <array>
@@ -64,6 +66,9 @@ constexpr KindRow rows[] = {
      Ways::with_tcp6},
     {Kind::tcp_tls, "tcp under TLS", transport::make_tcp_transport, Ends::two_sides, false,
      Ways::with_tcp4},
+    {Kind::ucx, "ucx over a fake", transport::make_ucx_transport, Ends::two_sides_of_one_process},
+    {Kind::ucx_shm, "ucx over shared memory", transport::make_ucx_transport, Ends::two_sides},
+    {Kind::ucx_tcp, "ucx over TCP", transport::make_ucx_transport, Ends::two_sides},
 };
 
 const KindRow& row_of(Kind kind) { return *std::ranges::find(rows, kind, &KindRow::kind); }
@@ -71,6 +76,12 @@ const KindRow& row_of(Kind kind) { return *std::ranges::find(rows, kind, &KindRo
 loaded::SharedVerbs* verbs_of(Kind kind) {
   if (kind == Kind::rdma_device) return machine_verbs();
   return kind == Kind::rdma ? pair_verbs() : nullptr;
+}
+
+loaded::SharedUcp* ucp_of(Kind kind) {
+  if (kind == Kind::ucx) return pair_ucp();
+  if (kind == Kind::ucx_shm) return machine_ucp(MachineUcx::shared_memory);
+  return kind == Kind::ucx_tcp ? machine_ucp(MachineUcx::tcp) : nullptr;
 }
 
 std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
@@ -87,7 +98,16 @@ std::unique_ptr<transport::Transport> make_transport(Kind kind, Side& side) {
                                 },
                             .rdma = pair_rdma_options(),
                             .verbs = verbs_of(kind),
+                            .ucp = ucp_of(kind),
                             .lasting = side.lasting});
+}
+
+// The thread sanitizer does not see the locks of a library that was built without it.
+bool has_ucx(Kind kind) {
+#ifdef __SANITIZE_THREAD__
+  if (kind != Kind::ucx) return false;
+#endif
+  return ucp_of(kind)->table().ok();
 }
 
 // An InfiniBand or RoCE port that can be used.
@@ -206,7 +226,8 @@ std::vector<Kind> all_kinds() {
   std::erase_if(kinds, [](Kind kind) {
     return (kind == Kind::tcp6 && !has_family(AF_INET6)) ||
            (kind == Kind::rdma && pair_verbs() == nullptr) ||
-           (kind == Kind::rdma_device && !has_rdma_device());
+           (kind == Kind::rdma_device && !has_rdma_device()) ||
+           (ucp_of(kind) != nullptr && !has_ucx(kind));
   });
   return kinds;
 }

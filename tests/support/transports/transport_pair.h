@@ -22,7 +22,20 @@ namespace gyre::tests {
 
 // A transport, and between which ends; transport_pair.cc has a row for each.
 // `rdma` is over the fake of pair_verbs.h, `rdma_device` over this machine's devices.
-enum class Kind { self, shm_threads, shm_processes, rdma, rdma_device, tcp4, tcp6, tcp_tls };
+// `ucx` is over the fake of pair_ucp.h, `ucx_shm` and `ucx_tcp` are by this machine's UCX.
+enum class Kind {
+  self,
+  shm_threads,
+  shm_processes,
+  rdma,
+  rdma_device,
+  tcp4,
+  tcp6,
+  tcp_tls,
+  ucx,
+  ucx_shm,
+  ucx_tcp
+};
 std::string kind_name(Kind kind);
 // Those that this machine has (all, but for tcp6 where IPv6 is off, and for what lacks a device).
 std::vector<Kind> all_kinds();

@@ -1,0 +1,248 @@
+#include "transports/ucx/receiver.h"
+
+#include "lib/base/caught.h"
+
+#include <fmt/core.h>
+#include <openssl/crypto.h>
+
+#include <cstring>
+#include <utility>
+
+namespace gyre::transport {
+
+using loaded::UcxStatus;
+
+UcpReceiver::UcpReceiver(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
+                         UcpEngine::Distance distance, std::shared_ptr<FifoMemory> memory,
+                         IssuedTicket ticket, std::string listener, Refuse refuse)
+    : key_(key),
+      engine_(std::move(engine)),
+      distance_(distance),
+      memory_(std::move(memory)),
+      ticket_(std::move(ticket)),
+      refuse_(std::move(refuse)),
+      process_(std::move(listener)),
+      window_(UcpWindow::of(memory_->view.shape)),
+      arriving_(memory_->view),
+      coming_(window_.messages),
+      credited_(memory_->view.shape.first),
+      counted_(credited_) {}
+
+Result<std::unique_ptr<UcpReceiver>> UcpReceiver::make(
+    const LinkKey& key, std::shared_ptr<UcpEngine> engine, UcpEngine::Distance distance,
+    std::shared_ptr<FifoMemory> memory, IssuedTicket ticket, std::string listener, Refuse refuse) {
+  std::unique_ptr<UcpReceiver> made(new UcpReceiver(key, std::move(engine), distance,
+                                                    std::move(memory), std::move(ticket),
+                                                    std::move(listener), std::move(refuse)));
+  const auto held = made->engine_->hold();
+  GYRE_ASSIGN(made->link_, made->engine_->join(*made));
+  return made;
+}
+
+UcpReceiver::~UcpReceiver() {
+  // Without memory for it, the control plane tells the sender.
+  (void)caught([&] {
+    if (!is_ready_) refuse_();
+    return Status();
+  });
+  const auto held = engine_->hold();
+  engine_->leave(link_);
+  (void)caught([&] {
+    if (error_.ok() && peer_ != nullptr) GYRE_TRY(say_closing());
+    // Where UCX still writes.
+    for (Coming& one : coming_)
+      if (one.request.has_value()) engine_->keep(std::move(one.request), memory_);
+    return Status();
+  });
+}
+
+Status UcpReceiver::say_closing() {
+  UcpNotice closing;
+  closing.kind = UcpNoticeKind::closing;
+  closing.link = hello_->sender.link;
+  closing.number = arriving_.tail();
+  return engine_->tell(*peer_, closing);
+}
+
+Status UcpReceiver::progress() {
+  if (!error_.ok()) return error_;
+  const auto held = engine_->hold();
+  engine_->progress();
+  Status status = turn();
+  if (!status.ok()) fail(std::move(status));
+  return error_;
+}
+
+void UcpReceiver::fail(Status status) {
+  const std::string_view way = peer_ != nullptr ? std::string_view(peer_->way) : "not connected";
+  error_ = link_failure(std::move(status), fmt::format("ucx from rank {} ({})", key_.peer, way),
+                        key_.peer);
+}
+
+Status UcpReceiver::turn() {
+  GYRE_TRY(fault_);
+  if (hello_ && peer_ == nullptr) GYRE_TRY(join());
+  if (peer_ == nullptr) return {};
+  GYRE_TRY(land());
+  GYRE_TRY(check_peer());
+  return return_credit();
+}
+
+// The first credit says that this end is ready.
+Status UcpReceiver::join() {
+  GYRE_ASSIGN(peer_, engine_->reach(hello_->sender.worker, distance_));
+  is_ready_ = true;
+  owes_credit_ = true;
+  return {};
+}
+
+// In order: what is fetched may come later than what is short.
+Status UcpReceiver::land() {
+  for (;;) {
+    Coming& next = coming(arriving_.tail());
+    if (next.place == Landing::nowhere) return {};
+    if (next.request.has_value()) {
+      const UcxStatus status = engine_->status_of(next.request);
+      if (status == loaded::ucp::in_progress) return {};
+      next.request.reset();
+      if (status != loaded::ucx::ok)
+        return loaded::ucp_failure(engine_->table(), "a message did not come", status);
+    }
+    if (!arriving_.has_credit()) return {};
+    if (next.place == Landing::aside)
+      std::memcpy(arriving_.place(), aside_[arriving_.tail() & (window_.messages - 1)].data(),
+                  next.bytes);
+    next.place = Landing::nowhere;
+    arriving_.commit(next.bytes, next.signature, DeliveryMode::staged);
+  }
+}
+
+// A sender that has sent all may have closed the connection.
+Status UcpReceiver::check_peer() const {
+  if (peer_->failure == loaded::ucx::ok || has_all()) return {};
+  return loaded::ucp_failure(engine_->table(), "UCX lost the connection", peer_->failure);
+}
+
+Status UcpReceiver::return_credit() {
+  const std::uint64_t now = head();
+  for (; counted_ != now; ++counted_)
+    long_ones_ += coming(counted_).bytes > UcpWindow::max_short_bytes;
+  const std::uint64_t untold = now - credited_;
+  const bool is_due = owes_credit_ || (is_asked_ && untold > 0) || untold * 2 >= window_.messages ||
+                      long_ones_ * 2 >= window_.slots;
+  if (!is_due || is_closed_) return {};
+  UcpNotice credit;
+  credit.kind = UcpNoticeKind::credit;
+  credit.link = hello_->sender.link;
+  credit.number = credited_ = now;
+  long_ones_ = 0;
+  owes_credit_ = is_asked_ = false;
+  return engine_->tell(*peer_, credit);
+}
+
+void UcpReceiver::take(const UcpNotice& notice, const UcpArrival& arrival) noexcept {
+  if (!fault_.ok()) return;
+  fault_ = caught([&] { return take_in(notice, arrival); });
+}
+
+Status UcpReceiver::take_in(const UcpNotice& notice, const UcpArrival& arrival) {
+  if (notice.kind == UcpNoticeKind::hello) return on_hello(arrival);
+  if (notice.kind == UcpNoticeKind::message) return on_message(notice, arrival);
+  if (arrival.size() != 0 || !hello_ || notice.kind == UcpNoticeKind::credit)
+    return Status(Code::RemoteError, "the sender sent a notice that is not ours");
+  if (notice.kind == UcpNoticeKind::closing) return on_closing(notice);
+  if (notice.kind == UcpNoticeKind::ask) is_asked_ = true;
+  return {};
+}
+
+// Who does not know the ticket is a stranger, and does no harm.
+Status UcpReceiver::on_hello(const UcpArrival& arrival) {
+  if (hello_ || arrival.promise != nullptr) return {};
+  std::optional<UcpHello> hello = decode_ucp_hello(
+      {reinterpret_cast<const std::uint8_t*>(arrival.bytes.data()), arrival.bytes.size()});
+  const trust::Ticket& ticket = ticket_.get().ticket;
+  if (hello && CRYPTO_memcmp(hello->ticket.data(), ticket.data(), ticket.size()) == 0)
+    hello_ = std::move(hello);
+  return {};
+}
+
+Status UcpReceiver::on_message(const UcpNotice& notice, const UcpArrival& arrival) {
+  const std::uint64_t ahead = notice.number - head();
+  const FifoShape& shape = memory_->view.shape;
+  if (!hello_ || notice.number - arriving_.tail() >= window_.messages ||
+      !window_.takes(ahead, arrival.size()))
+    return Status(Code::RemoteError,
+                  fmt::format("message {} came in place of {}", notice.number, arriving_.tail()));
+  if (arrival.size() > shape.slot_bytes)
+    return Status(Code::RemoteError, fmt::format("{} bytes of payload; a slot has {}",
+                                                 arrival.size(), shape.slot_bytes));
+  Coming& one = coming(notice.number);
+  if (one.place != Landing::nowhere)
+    return Status(Code::RemoteError, fmt::format("message {} came twice", notice.number));
+  one.bytes = static_cast<std::uint32_t>(arrival.size());
+  one.signature = notice.signature;
+  if (ahead < window_.slots) {
+    std::byte* const slot = memory_->view.slot(notice.number);
+    if (arrival.promise != nullptr) {
+      GYRE_ASSIGN(one.request, engine_->fetch(arrival, slot));
+    } else if (!arrival.bytes.empty()) {
+      std::memcpy(slot, arrival.bytes.data(), arrival.bytes.size());
+    }
+    one.place = Landing::slot;
+  } else {
+    if (arrival.promise != nullptr)
+      return Status(Code::RemoteError,
+                    fmt::format("message {} is short, and did not come whole", notice.number));
+    if (aside_.empty()) aside_.resize(window_.messages);
+    if (!arrival.bytes.empty())
+      std::memcpy(aside_[notice.number & (window_.messages - 1)].data(), arrival.bytes.data(),
+                  arrival.bytes.size());
+    one.place = Landing::aside;
+  }
+  return land();
+}
+
+Status UcpReceiver::on_closing(const UcpNotice& notice) {
+  if (is_closed_ || notice.number - arriving_.tail() > window_.messages)
+    return Status(Code::RemoteError, fmt::format("the sender closed after message {}; {} have come",
+                                                 notice.number, arriving_.tail()));
+  is_closed_ = true;
+  due_ = notice.number;
+  return {};
+}
+
+std::uint64_t UcpReceiver::head() const {
+  // Pairs with the release in SlotReader::release, by the thread that uses the connection.
+  return memory_->view.control->head.value.load(std::memory_order_acquire);
+}
+
+bool UcpReceiver::at_end() const {
+  const auto held = engine_->hold();
+  return has_all() && head() == arriving_.tail();
+}
+
+Status UcpReceiver::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) {
+  GYRE_TRY(progress());
+  if (is_closed()) return {};
+  Status looked = process_.look();
+  if (!looked.ok()) fail(std::move(looked));
+  return error_;
+}
+
+bool UcpReceiver::is_closed() const {
+  const auto held = engine_->hold();
+  return is_closed_;
+}
+
+void UcpReceiver::arm(WaitSet& set) {
+  if (!error_.ok()) return;
+  const auto held = engine_->hold();
+  engine_->arm(set);
+  Status status = turn();
+  // This end waits for a message that will not come.
+  if (status.ok() && has_all() && head() == arriving_.tail())
+    status = Status(Code::RemoteError, "the peer closed the connection");
+  if (!status.ok()) fail(std::move(status));
+}
+
+}  // namespace gyre::transport

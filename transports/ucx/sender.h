@@ -1,0 +1,114 @@
+// The sending end: a private fifo that the executor commits into, and the code that sends its
+// messages from there, or from where the caller of a send lends them. It says who it is first, and
+// sends once the receiver has answered.
+#pragma once
+
+#include "lib/transport/carrier.h"
+#include "lib/transport/mapped.h"
+#include "transports/ucx/engine.h"
+#include "transports/ucx/local_process.h"
+#include "transports/ucx/window.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gyre::transport {
+
+// Where the receiver is, how a sender shows that it is meant, and where the receiver answers.
+struct UcpTarget {
+  UcpPlace receiver;
+  trust::Ticket ticket{};
+  std::string own_address;
+};
+
+class UcpSender final : public Connection, UcpSink, Carrier {
+ public:
+  // Whether the receiver has said that it will not join.
+  using AsksForRefusal = std::function<bool()>;
+
+  static Result<std::unique_ptr<UcpSender>> make(const LinkKey& key,
+                                                 std::shared_ptr<UcpEngine> engine,
+                                                 std::shared_ptr<UcpPeer> peer,
+                                                 std::shared_ptr<FifoMemory> memory,
+                                                 UcpTarget target, AsksForRefusal is_refused);
+  ~UcpSender() override;
+
+  bool ready() const override { return is_ready_; }
+  const FifoView& fifo() const override { return memory_->view; }
+  Status progress() override;
+  bool flushed() const override { return flushed_to(committed()); }
+  bool flushed_to(std::uint64_t tail) const override;
+  bool needs_progress() const override { return true; }
+  void arm(WaitSet& set) override;
+  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
+  void disarm() override {}
+  bool same_address_space() const override { return false; }
+  // Of links for sends alone: a collective would have to be lent the receiver's memory, too.
+  Carrier* carrier() override { return lent_.empty() ? nullptr : this; }
+
+ private:
+  // UCX counts a message of at most max_eager_bytes as sent when it is in UCX's own buffer. It is
+  // there no longer once a later message has found room. The kernel takes so many bytes at once.
+  static constexpr std::uint64_t max_unswept_bytes = 16 << 10;
+
+  UcpSender(const LinkKey& key, std::shared_ptr<UcpEngine> engine, std::shared_ptr<UcpPeer> peer,
+            std::shared_ptr<FifoMemory> memory, UcpTarget target, AsksForRefusal is_refused);
+  void take(const UcpNotice& notice, const UcpArrival& arrival) noexcept override;
+  // UCX reads any memory, and looks after its registration.
+  std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept override;
+  void lend(const Loan&, std::uint64_t) noexcept override {}
+  void end_loan() noexcept override {}
+  void cut_off() noexcept override;
+  Status turn();
+  Status say_hello();
+  Status check_peer();
+  Status retire();
+  Status ship();
+  Status ship_message(const SlotHeader& said);
+  Result<std::span<const std::byte>> find_bytes(const SlotHeader& said);
+  Status ask_for_credit();
+  Status sweep();
+  void keep_memory();
+  void fail(Status status);
+  UcpNotice notice(UcpNoticeKind kind, std::uint64_t number = 0) const;
+  std::uint64_t committed() const;
+  bool is_closed() const;
+
+  const LinkKey key_;
+  const std::shared_ptr<UcpEngine> engine_;
+  const std::shared_ptr<UcpPeer> peer_;
+  const std::shared_ptr<FifoMemory> memory_;
+  const UcpTarget target_;
+  const AsksForRefusal is_refused_;
+  LocalProcess process_;  // the receiver's
+  const UcpWindow window_;
+  std::uint64_t link_ = 0;       // of this end
+  std::vector<LentParts> lent_;  // of each slot's message
+  SlotReader leaving_;           // the messages that UCX has not sent whole
+  std::uint64_t sent_;           // the next one that UCX is to be given
+  // Of each slot: what stands before its message, and the request if that needs time.
+  struct Leaving {
+    UcpNotice notice;
+    UcpRequest request;
+  };
+  std::shared_ptr<std::vector<Leaving>> in_flight_;
+  std::shared_ptr<UcpNotice> swept_ = std::make_shared<UcpNotice>();
+  UcpRequest sweep_;
+  std::uint64_t unswept_bytes_ = 0;
+  bool has_said_hello_ = false;
+  bool has_asked_ = false;  // for credit, since the last one
+  bool is_ready_ = false;
+  // What the receiver has told. Written by whoever holds the engine.
+  bool has_credit_ = false;
+  std::uint64_t credited_;
+  bool is_closed_ = false;
+  std::uint64_t arrived_ = 0;  // with the closing notice: the messages below have come
+  bool has_lied_ = false;
+  Status error_;
+};
+
+}  // namespace gyre::transport
