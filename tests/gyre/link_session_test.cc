@@ -63,12 +63,13 @@ LinkMeasurement some_link(int low, int high) {
   link.pair = {low, high};
   link.round = 3;
   link.kind = "tcp between hosts";
+  link.best_latency_us = 10;
   link.latency_us = 12.5;
   link.latency_p99_us = 40;
   link.up = {1e9, 1 << 20, 1 << 24, {1, 2, 3, 4, 5, 6, 7}};
   link.down.bytes_per_s = 2e9;
   link.both_bytes_per_s = std::numeric_limits<double>::quiet_NaN();
-  link.was_repeated = true;
+  link.was_repeated = link.is_crowded = true;
   link.failure = std::string(1000, 'x');
   return link;
 }
@@ -99,7 +100,9 @@ TEST_CASE("a session measures both directions, and both ends know it", "[link]")
     CHECK(one->up.damage.bytes + one->down.damage.bytes == 0);
     CHECK_FALSE(one->has_garbled_talk);
   }
+  CHECK(leader.latency_us >= leader.best_latency_us);
   CHECK(follower.latency_us == leader.latency_us);
+  CHECK(follower.best_latency_us == leader.best_latency_us);
   CHECK(follower.down.checked_bytes == leader.down.checked_bytes);
 }
 
@@ -154,8 +157,10 @@ TEST_CASE("a report arrives as it was sent, with figures that are numbers", "[li
   CHECK(link.pair == LinkPair{2, 3});
   CHECK(link.round == 3);
   CHECK(link.kind == "tcp between hosts");
+  CHECK(link.best_latency_us == 10);
   CHECK(link.up.damage.first_offset == 5);
   CHECK(link.was_repeated);
+  CHECK(link.is_crowded);
   CHECK(link.both_bytes_per_s == 0);
   CHECK(link.failure.size() < 1000);
   CHECK(link.failure.starts_with("xxx"));

@@ -30,8 +30,6 @@ constexpr double min_round_s = 3, max_round_s = 5;
 constexpr double work_share = 0.25, call_share = 0.25;
 constexpr double max_work_s = 0.8;
 constexpr double usual_seconds = 60;
-// Slow links are measured once more, alone.
-constexpr std::size_t max_repeats = 8;
 
 std::int64_t to_ns(double seconds) { return static_cast<std::int64_t>(seconds * ns_per_s); }
 
@@ -100,6 +98,34 @@ class PairIds {
   std::vector<gyreUniqueId> ids_;
 };
 
+// Of the two ends of a link, the lower rank's word counts where both say something.
+class ReportedLinks {
+ public:
+  void add(const std::vector<LinkMeasurement>& links, int rank) {
+    for (const LinkMeasurement& link : links) {
+      const bool is_leader = link.pair.low == rank;
+      const auto [place, is_new] = by_pair_.try_emplace(link.pair, link);
+      if (!is_new && (is_leader || link.was_repeated > place->second.was_repeated))
+        place->second = with_damage(link, place->second);
+    }
+  }
+  std::vector<LinkMeasurement> all() const {
+    std::vector<LinkMeasurement> links;
+    for (const auto& [pair, link] : by_pair_) links.push_back(link);
+    return links;
+  }
+
+ private:
+  // A changed byte stays one, whoever saw it.
+  static LinkMeasurement with_damage(LinkMeasurement link, const LinkMeasurement& before) {
+    link.has_garbled_talk |= before.has_garbled_talk;
+    if (link.up.damage.bytes == 0) link.up.damage = before.up.damage;
+    if (link.down.damage.bytes == 0) link.down.damage = before.down.damage;
+    return link;
+  }
+  std::map<LinkPair, LinkMeasurement> by_pair_;
+};
+
 class LinkJob {
  public:
   LinkJob(const LinkQuestion& question, const std::function<void(const std::string&)>& say)
@@ -132,8 +158,12 @@ class LinkJob {
   LinkMeasurement repeat(const LinkPair& pair) const;
 
   Result<OwnedPairComm> meet_for_report(int peer, std::int64_t patience_ns) const;
-  std::vector<LinkPair> doubtful(const LinkVerdict& verdict) const;
+  void repeat_slow(const LinkVerdict& first, std::map<int, OwnedPairComm>& reporters,
+                   ReportedLinks& links) const;
   Result<LinkAnswer> collect();
+  double seconds_since_begin() const {
+    return static_cast<double>(SystemClock::read() - begun_ns_) / ns_per_s;
+  }
   Status report();
 
   const LinkQuestion& question_;
@@ -259,9 +289,8 @@ LinkMeasurement LinkJob::repeat(const LinkPair& pair) const {
 // ------------------------------------------------------------------------------- the reports
 
 Result<OwnedPairComm> LinkJob::meet_for_report(int peer, std::int64_t patience_ns) const {
-  // Rank 0 takes them one by one, and measures again in between.
-  const std::int64_t call_ns =
-      to_ns(10 + 2 * plan_.facts.ranks + times_.round_s * static_cast<double>(max_repeats));
+  // Rank 0 takes them one by one, and has links measured again in between.
+  const std::int64_t call_ns = to_ns(times_.seconds + 10 + 2 * plan_.facts.ranks);
   return meet_pair(ids_.of(peer, IdUse::report), plan_.rank == 0 ? 0 : 1, patience_ns, call_ns,
                    fmt::format("report of rank {}", std::max(peer, plan_.rank)));
 }
@@ -283,44 +312,33 @@ Status LinkJob::report() {
   return checked_call(gyreCommDestroy(comm.release()), nullptr, "gyreCommDestroy");
 }
 
-// Of the two ends of a link, the lower rank's word counts where both say something.
-class ReportedLinks {
- public:
-  void add(const std::vector<LinkMeasurement>& links, int rank) {
-    for (const LinkMeasurement& link : links) {
-      const bool is_leader = link.pair.low == rank;
-      const auto [place, is_new] = by_pair_.try_emplace(link.pair, link);
-      if (!is_new && (is_leader || link.was_repeated > place->second.was_repeated))
-        place->second = with_damage(link, place->second);
+// Links that were slow beside others are measured alone, the worst first, while there is time.
+void LinkJob::repeat_slow(const LinkVerdict& first, std::map<int, OwnedPairComm>& reporters,
+                          ReportedLinks& links) const {
+  bool is_first = true;
+  for (const JudgedLink& link : first.links) {
+    const LinkPair& pair = link.measured.pair;
+    const auto answers = [&](int rank) { return rank == 0 || reporters.contains(rank); };
+    if (link.finding != LinkFinding::slow || !answers(pair.low) || !answers(pair.high)) continue;
+    if (!std::exchange(is_first, false) &&
+        seconds_since_begin() + times_.round_s > times_.seconds) {
+      say_("no time to measure the other slow links again");
+      return;
     }
+    say_(fmt::format("measuring {} - {} again, alone", pair.low, pair.high));
+    const auto with_both = [&](auto&& act) {
+      for (const int rank : {pair.low, pair.high})
+        if (const auto one = reporters.find(rank); one != reporters.end())
+          if (!act(rank, one->second.get())) reporters.erase(one);
+    };
+    with_both([&](int, gyreComm_t comm) { return send_errand(comm, pair).ok(); });
+    if (pair.has(0)) links.add({repeat(pair)}, 0);
+    with_both([&](int rank, gyreComm_t comm) {
+      const auto told = receive_report(comm, rank, plan_.facts.ranks);
+      if (told.ok()) links.add(*told, rank);
+      return told.ok();
+    });
   }
-  std::vector<LinkMeasurement> all() const {
-    std::vector<LinkMeasurement> links;
-    for (const auto& [pair, link] : by_pair_) links.push_back(link);
-    return links;
-  }
-
- private:
-  // A changed byte stays one, whoever saw it.
-  static LinkMeasurement with_damage(LinkMeasurement link, const LinkMeasurement& before) {
-    link.has_garbled_talk |= before.has_garbled_talk;
-    if (link.up.damage.bytes == 0) link.up.damage = before.up.damage;
-    if (link.down.damage.bytes == 0) link.down.damage = before.down.damage;
-    return link;
-  }
-  std::map<LinkPair, LinkMeasurement> by_pair_;
-};
-
-// Links that were slow beside others, while there is time to measure them alone.
-std::vector<LinkPair> LinkJob::doubtful(const LinkVerdict& verdict) const {
-  const double left_s =
-      times_.seconds - static_cast<double>(SystemClock::read() - begun_ns_) / ns_per_s;
-  const auto room = static_cast<std::size_t>(std::max(1.0, left_s / times_.round_s));
-  std::vector<LinkPair> pairs;
-  for (const JudgedLink& link : verdict.links)
-    if (link.finding == LinkFinding::slow && pairs.size() < std::min(max_repeats, room))
-      pairs.push_back(link.measured.pair);
-  return pairs;
 }
 
 Result<LinkAnswer> LinkJob::collect() {
@@ -344,25 +362,13 @@ Result<LinkAnswer> LinkJob::collect() {
     facts.reported[static_cast<std::size_t>(rank)] = true;
     reporters.emplace(rank, std::move(*comm));
   }
-  for (const LinkPair& pair : doubtful(judge_links(facts, links.all(), question_.slow_below))) {
-    say_(fmt::format("measuring {} - {} again, alone", pair.low, pair.high));
-    const auto with_both = [&](auto&& act) {
-      for (const int rank : {pair.low, pair.high})
-        if (const auto one = reporters.find(rank); one != reporters.end())
-          if (!act(rank, one->second.get())) reporters.erase(one);
-    };
-    with_both([&](int, gyreComm_t comm) { return send_errand(comm, pair).ok(); });
-    if (pair.has(0)) links.add({repeat(pair)}, 0);
-    with_both([&](int rank, gyreComm_t comm) {
-      const auto told = receive_report(comm, rank, facts.ranks);
-      if (told.ok()) links.add(*told, rank);
-      return told.ok();
-    });
-  }
+  // Beside others, as all were measured: what a link does alone raises nobody's expectation.
+  const std::vector<KindExpectation> kinds = find_expectations(links.all());
+  repeat_slow(judge_links(facts, links.all(), kinds, question_.slow_below), reporters, links);
   for (auto& [rank, comm] : reporters)
     if (send_errand(comm.get(), std::nullopt).ok()) (void)gyreCommDestroy(comm.release());
-  facts.seconds = static_cast<double>(SystemClock::read() - begun_ns_) / ns_per_s;
-  LinkVerdict verdict = judge_links(facts, links.all(), question_.slow_below);
+  facts.seconds = seconds_since_begin();
+  LinkVerdict verdict = judge_links(facts, links.all(), kinds, question_.slow_below);
   return LinkAnswer{std::move(facts), std::move(verdict)};
 }
 

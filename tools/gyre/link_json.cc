@@ -10,9 +10,12 @@ using nlohmann::ordered_json;
 const char* const link_json_schema =
     "JSON (--json), schema gyre-link-1; null where not measured:\n"
     "  schema, ranks, hosts[] (names), host_of_rank[], plans[], all_pairs, seconds, slow_below\n"
-    "  kinds[]: kind, links, bytes_per_s, source (median, machine), both_bytes_per_s, latency_us\n"
+    "  kinds[]: kind, links, bytes_per_s, source (median, machine), both_bytes_per_s,\n"
+    "    best_latency_us\n"
     "  links[], worst first: ranks[2], round, kind, finding (fine, slow, dead, corrupting),\n"
-    "    reason, share (the least of those below), latency_us, latency_p99_us, latency_share,\n"
+    "    reason, share (the least of those below), best_latency_us (of the fastest tenth),\n"
+    "    latency_us (median), latency_p99_us, latency_share (by the best),\n"
+    "    crowded (the ranks waited for processors: latency is not judged),\n"
     "    both_bytes_per_s, both_share, repeated, failure, library_text\n"
     "    directions[2]: from, to, bytes_per_s, share, message_bytes, checked_bytes,\n"
     "      damage: null, or messages, bytes, bits, first {message, offset, sent, received}\n"
@@ -56,9 +59,11 @@ ordered_json to_json(const JudgedLink& link) {
           {"finding", finding_name(link.finding)},
           {"reason", told(link.reason)},
           {"share", measured(link.share)},
+          {"best_latency_us", measured(seen.best_latency_us)},
           {"latency_us", measured(seen.latency_us)},
           {"latency_p99_us", measured(seen.latency_p99_us)},
           {"latency_share", measured(link.latency_share)},
+          {"crowded", seen.is_crowded},
           {"both_bytes_per_s", measured(seen.both_bytes_per_s)},
           {"both_share", measured(link.both_share)},
           {"repeated", seen.was_repeated},
@@ -83,7 +88,7 @@ std::string link_json(const LinkJobFacts& facts, const LinkVerdict& verdict) {
                              {"bytes_per_s", measured(kind.bytes_per_s)},
                              {"source", kind.is_machine ? "machine" : "median"},
                              {"both_bytes_per_s", measured(kind.both_bytes_per_s)},
-                             {"latency_us", measured(kind.latency_us)}});
+                             {"best_latency_us", measured(kind.best_latency_us)}});
   for (const JudgedLink& link : verdict.links) made["links"].push_back(to_json(link));
   made["silent_ranks"] = verdict.silent_ranks;
   made["sentence"] = verdict.sentence;

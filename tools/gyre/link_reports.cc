@@ -20,8 +20,8 @@ constexpr std::uint64_t max_links = 4096;
 // A measurement as it travels: all ranks run the same program.
 struct LinkRecord {
   std::int32_t low, high, round;
-  std::uint32_t has_garbled_talk, was_repeated, padding;
-  double known_bytes_per_s, latency_us, latency_p99_us, both_bytes_per_s;
+  std::uint32_t has_garbled_talk, was_repeated, is_crowded;
+  double known_bytes_per_s, best_latency_us, latency_us, latency_p99_us, both_bytes_per_s;
   DirectedRate up, down;
   char kind[96], failure[200], library_text[800];
 };
@@ -43,7 +43,9 @@ LinkRecord pack(const LinkMeasurement& link) {
   record.round = link.round;
   record.has_garbled_talk = link.has_garbled_talk;
   record.was_repeated = link.was_repeated;
+  record.is_crowded = link.is_crowded;
   record.known_bytes_per_s = link.known_bytes_per_s;
+  record.best_latency_us = link.best_latency_us;
   record.latency_us = link.latency_us;
   record.latency_p99_us = link.latency_p99_us;
   record.both_bytes_per_s = link.both_bytes_per_s;
@@ -65,8 +67,10 @@ LinkMeasurement unpack(const LinkRecord& record) {
           .round = record.round,
           .kind = text_of(record.kind),
           .known_bytes_per_s = sound_figure(record.known_bytes_per_s),
+          .best_latency_us = sound_figure(record.best_latency_us),
           .latency_us = sound_figure(record.latency_us),
           .latency_p99_us = sound_figure(record.latency_p99_us),
+          .is_crowded = record.is_crowded != 0,
           .up = sound(record.up),
           .down = sound(record.down),
           .both_bytes_per_s = sound_figure(record.both_bytes_per_s),

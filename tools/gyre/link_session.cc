@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 namespace gyre::tools {
@@ -22,9 +23,19 @@ constexpr std::uint64_t min_message_bytes = 64 << 10;
 constexpr int leader_rank = 0, follower_rank = 1;
 // Shares of the time for the work: latency, each direction, both at once.
 constexpr double echo_share = 0.15, way_share = 0.25;
+// Of the time for latency: from there on, waits for processors decide it.
+constexpr double crowded_share = 0.25;
 
 double seconds_since(std::int64_t ns) {
   return static_cast<double>(SystemClock::read() - ns) / static_cast<double>(ns_per_s);
+}
+
+// How long this thread was ready to run while others had its processor; 0 if the kernel does not
+// count it.
+std::uint64_t processor_wait_ns() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  std::uint64_t ran_ns = 0, waited_ns = 0;
+  return file >> ran_ns >> waited_ns ? waited_ns : 0;
 }
 
 // Nearest rank.
@@ -48,6 +59,7 @@ struct FollowersWord {
   double seconds = 0;
   double known_bytes_per_s = 0;
   LinkDamage damage;
+  std::uint64_t processor_wait_ns = 0;  // so far
 
   TalkWords words() const {
     return {std::bit_cast<std::uint64_t>(seconds),
@@ -57,14 +69,16 @@ struct FollowersWord {
             damage.bits,
             damage.first_message,
             damage.first_offset,
-            std::uint64_t{damage.sent} << 8 | damage.received};
+            std::uint64_t{damage.sent} << 8 | damage.received,
+            processor_wait_ns};
   }
   static FollowersWord read(const TalkWords& words) {
     return {
         sound_figure(std::bit_cast<double>(words[0])),
         sound_figure(std::bit_cast<double>(words[1])),
         LinkDamage{words[2], words[3], words[4], words[5], words[6],
-                   static_cast<std::uint8_t>(words[7] >> 8), static_cast<std::uint8_t>(words[7])}};
+                   static_cast<std::uint8_t>(words[7] >> 8), static_cast<std::uint8_t>(words[7])},
+        words[8]};
   }
 };
 
@@ -120,14 +134,13 @@ class LeadingEnd final : SessionEnd {
 
   Status run() {
     doing_ = "opening the link";
-    GYRE_TRY(command(SessionVerb::hello, 0));
-    GYRE_ASSIGN(const FollowersWord hello, word());
+    GYRE_ASSIGN(const FollowersWord hello, greet());
     if (into_.known_bytes_per_s <= 0)
       into_.known_bytes_per_s = hello.known_bytes_per_s;
     else if (hello.known_bytes_per_s > 0)
       into_.known_bytes_per_s = std::min(into_.known_bytes_per_s, hello.known_bytes_per_s);
     doing_ = "measuring latency";
-    GYRE_TRY(measure_latency());
+    GYRE_TRY(measure_latency(hello.processor_wait_ns));
     doing_ = fmt::format("sending from rank {} to {}", into_.pair.low, into_.pair.high);
     GYRE_TRY(measure_rate(SessionVerb::take, into_.up.bytes_per_s, &into_.up.message_bytes));
     doing_ = fmt::format("sending from rank {} to {}", into_.pair.high, into_.pair.low);
@@ -152,18 +165,25 @@ class LeadingEnd final : SessionEnd {
             into_.down.message_bytes,
             into_.down.checked_bytes,
             into_.down.damage.bytes,
-            into_.down.damage.messages};
+            into_.down.damage.messages,
+            word_of(into_.best_latency_us),
+            into_.is_crowded ? 1U : 0U};
   }
   Status command(SessionVerb verb, std::uint64_t count) const {
     return say({static_cast<std::uint64_t>(verb), count, number_});
+  }
+  Result<FollowersWord> greet() const {
+    GYRE_TRY(command(SessionVerb::hello, 0));
+    return word();
   }
   Result<FollowersWord> word() const {
     GYRE_ASSIGN(const TalkWords words, hear());
     return FollowersWord::read(words);
   }
 
-  Status measure_latency() {
+  Status measure_latency(std::uint64_t followers_wait_ns) {
     const std::int64_t begun_ns = SystemClock::read();
+    const std::uint64_t own_wait_ns = processor_wait_ns();
     const double limit_s = echo_share * static_cast<double>(task_.work_ns) / ns_per_s;
     std::vector<double> half_us;
     std::array<std::byte, echo_bytes> sent, came;
@@ -181,8 +201,14 @@ class LeadingEnd final : SessionEnd {
     }
     std::ranges::sort(half_us);
     if (half_us.empty()) return Status(Code::Timeout, "there was no time for it");
+    into_.best_latency_us = quantile(half_us, 0.1);
     into_.latency_us = quantile(half_us, 0.5);
     into_.latency_p99_us = quantile(half_us, 0.99);
+    GYRE_ASSIGN(const FollowersWord follower, greet());
+    const std::uint64_t waited_ns =
+        processor_wait_ns() - own_wait_ns + follower.processor_wait_ns - followers_wait_ns;
+    into_.is_crowded =
+        static_cast<double>(waited_ns) / ns_per_s > crowded_share * seconds_since(begun_ns);
     return {};
   }
 
@@ -289,9 +315,12 @@ class FollowingEnd final : SessionEnd {
     into_.down.checked_bytes = words[8];
     into_.down.damage.bytes = words[9];
     into_.down.damage.messages = words[10];
+    into_.best_latency_us = figure(11);
+    into_.is_crowded = words[12] != 0;
   }
   TalkWords told(FollowersWord word) const {
     word.known_bytes_per_s = into_.known_bytes_per_s;
+    word.processor_wait_ns = processor_wait_ns();
     return word.words();
   }
 

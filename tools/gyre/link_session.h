@@ -17,7 +17,7 @@
 namespace gyre::tools {
 
 // Small messages between the measuring programs: words, and a check that they came whole.
-inline constexpr std::size_t talk_words = 11;
+inline constexpr std::size_t talk_words = 13;
 using TalkWords = std::array<std::uint64_t, talk_words>;
 Status send_talk(gyreComm_t comm, int peer, const TalkWords& words);
 // `came_whole`: false if bytes were changed on the way; then the words mean nothing.

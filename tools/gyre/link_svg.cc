@@ -17,7 +17,7 @@ namespace gyre::tools {
 namespace {
 
 constexpr double width = 700, left = 64, max_grid = 560, max_cell = 90, line_height = 18;
-constexpr std::size_t title_columns = 86;  // of 14 px letters
+constexpr std::size_t title_columns = 76;  // of bold letters of 14 px, 9 px wide
 constexpr int max_ticks = 16;
 
 struct Shade {

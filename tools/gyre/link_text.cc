@@ -18,8 +18,8 @@ std::string figure(double value, int digits, double unit = 1) {
   return value > 0 ? fmt::format("{:.{}g}", value / unit, digits) : std::string("-");
 }
 
-std::string microseconds(double value) {
-  return value > 0 ? fmt::format("{:.1f}", value) : std::string("-");
+std::string microseconds(double value, bool is_crowded) {
+  return value > 0 ? fmt::format("{}{:.1f}", is_crowded ? "~" : "", value) : std::string("-");
 }
 
 std::string ends_text(const LinkJobFacts& facts, const LinkPair& pair) {
@@ -58,12 +58,16 @@ std::string table_text(const LinkJobFacts& facts, const LinkVerdict& verdict) {
     const LinkMeasurement& seen = link.measured;
     text +=
         fmt::format(fmt::runtime(row), ends_text(facts, seen.pair), ends_width, seen.kind,
-                    kind_width, microseconds(seen.latency_us), microseconds(seen.latency_p99_us),
+                    kind_width, microseconds(seen.latency_us, seen.is_crowded),
+                    microseconds(seen.latency_p99_us, seen.is_crowded),
                     figure(seen.up.bytes_per_s, 3, 1e9), figure(seen.down.bytes_per_s, 3, 1e9),
                     figure(seen.both_bytes_per_s, 3, 1e9), share_text(link), finding_text(link));
   }
   if (fine > max_fine_rows)
     text += fmt::format("... and {} fine links more; --json has all\n", fine - max_fine_rows);
+  const bool has_crowded = std::ranges::any_of(
+      verdict.links, [](const JudgedLink& link) { return link.measured.is_crowded; });
+  if (has_crowded) text += "~ not judged: the ranks waited for processors\n";
   return text;
 }
 
@@ -71,11 +75,14 @@ std::string kinds_text(const LinkVerdict& verdict) {
   std::string text;
   for (const KindExpectation& kind : verdict.kinds) {
     if (kind.bytes_per_s <= 0) continue;
+    const std::string latency = kind.best_latency_us > 0
+                                    ? fmt::format(", {:.1f} us at best", kind.best_latency_us)
+                                    : std::string();
     text += fmt::format(
-        "  {}: {} one way ({}), {} both ways, {:.1f} us\n", kind.kind, rate_text(kind.bytes_per_s),
+        "  {}: {} one way ({}), {} both ways{}\n", kind.kind, rate_text(kind.bytes_per_s),
         kind.is_machine ? std::string("the machine's figure")
                         : "median of " + counted(static_cast<std::size_t>(kind.links), "link"),
-        rate_text(kind.both_bytes_per_s), kind.latency_us);
+        rate_text(kind.both_bytes_per_s), latency);
   }
   return text;
 }

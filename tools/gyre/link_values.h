@@ -35,7 +35,10 @@ struct LinkMeasurement {
   int round = 0;
   std::string kind;              // "tcp by eth0": links of one kind can be compared
   double known_bytes_per_s = 0;  // the machine's figure for one direction; 0: it has none
-  double latency_us = 0, latency_p99_us = 0;  // half a round trip of 8 bytes; median, and 99 %
+  // Half a round trip of 8 bytes: the tenth that is fastest, which busy processors do not change;
+  // the median; the 99th percentile.
+  double best_latency_us = 0, latency_us = 0, latency_p99_us = 0;
+  bool is_crowded = false;  // meanwhile the two ranks waited for processors, which others had
   DirectedRate up, down;
   double both_bytes_per_s = 0;    // the two directions at once, added up
   bool has_garbled_talk = false;  // a message of the two measuring programs came damaged

@@ -12,7 +12,7 @@
 namespace gyre::tools {
 namespace {
 
-// Below that, another process on the core is as likely a reason as the link.
+// Below that, a processor that slept is as likely a reason as the link.
 constexpr double max_excused_latency_us = 20;
 constexpr std::size_t max_listed_links = 4;
 
@@ -21,35 +21,6 @@ double better_median(std::vector<double> values, bool more_is_better) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
   return values[more_is_better ? values.size() / 2 : (values.size() - 1) / 2];
-}
-
-std::vector<KindExpectation> find_kinds(const std::vector<LinkMeasurement>& measured) {
-  struct Figures {
-    int links = 0;
-    std::vector<double> rates, both, latencies;
-    double known = 0;
-  };
-  std::map<std::string, Figures> by_kind;
-  for (const LinkMeasurement& link : measured) {
-    Figures& figures = by_kind[link.kind];
-    if (!link.failure.empty()) continue;
-    ++figures.links;
-    figures.rates.insert(figures.rates.end(), {link.up.bytes_per_s, link.down.bytes_per_s});
-    figures.both.push_back(link.both_bytes_per_s);
-    figures.latencies.push_back(link.latency_us);
-    figures.known = std::max(figures.known, link.known_bytes_per_s);
-  }
-  std::vector<KindExpectation> kinds;
-  for (auto& [kind, figures] : by_kind) {
-    const double median = better_median(std::move(figures.rates), true);
-    kinds.push_back({.kind = kind,
-                     .links = figures.links,
-                     .bytes_per_s = std::max(median, figures.known),
-                     .is_machine = figures.known > median,
-                     .both_bytes_per_s = better_median(std::move(figures.both), true),
-                     .latency_us = better_median(std::move(figures.latencies), false)});
-  }
-  return kinds;
 }
 
 double share_of(double figure, double expected) {
@@ -92,8 +63,9 @@ std::string slowness_text(const JudgedLink& link, const KindExpectation& kind, d
     return fmt::format("{} both ways at once, {:.0f} % of the {} that is the median of {}",
                        rate_text(seen.both_bytes_per_s), 100 * link.both_share,
                        rate_text(kind.both_bytes_per_s), links);
-  return fmt::format("{:.1f} us one way, {:.1f} times the {:.1f} us that is the median of {}",
-                     seen.latency_us, 1 / link.latency_share, kind.latency_us, links);
+  return fmt::format(
+      "{:.1f} us one way at best, {:.1f} times the {:.1f} us that is the median of {}",
+      seen.best_latency_us, 1 / link.latency_share, kind.best_latency_us, links);
 }
 
 JudgedLink judge_one(LinkMeasurement measured, const KindExpectation& kind, double slow_below) {
@@ -102,9 +74,9 @@ JudgedLink judge_one(LinkMeasurement measured, const KindExpectation& kind, doub
   link.up_share = share_of(seen.up.bytes_per_s, kind.bytes_per_s);
   link.down_share = share_of(seen.down.bytes_per_s, kind.bytes_per_s);
   link.both_share = share_of(seen.both_bytes_per_s, kind.both_bytes_per_s);
-  if (seen.latency_us > 0)
-    link.latency_share = seen.latency_us > kind.latency_us + max_excused_latency_us
-                             ? kind.latency_us / seen.latency_us
+  if (seen.best_latency_us > 0 && !seen.is_crowded)
+    link.latency_share = seen.best_latency_us > kind.best_latency_us + max_excused_latency_us
+                             ? kind.best_latency_us / seen.best_latency_us
                              : 1;
   for (const double share : {link.up_share, link.down_share, link.both_share, link.latency_share})
     if (share > 0 && (link.share == 0 || share < link.share)) link.share = share;
@@ -181,14 +153,31 @@ std::string listed(const std::vector<const JudgedLink*>& named, LinkFinding find
                      count > max_listed_links ? ", ..." : "");
 }
 
+std::string all_listed(const std::vector<const JudgedLink*>& named) {
+  std::vector<std::string> parts;
+  for (const LinkFinding finding : {LinkFinding::corrupting, LinkFinding::dead, LinkFinding::slow})
+    if (std::string part = listed(named, finding); !part.empty()) parts.push_back(std::move(part));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// Their own links are dead; of the others as many as are named.
+std::string silence_text(const LinkJobFacts& facts, const std::vector<int>& silent,
+                         std::vector<const JudgedLink*> named) {
+  std::erase_if(named, [&](const JudgedLink* one) {
+    return std::ranges::any_of(silent, [&](int rank) { return one->measured.pair.has(rank); });
+  });
+  std::vector<std::string> ranks;
+  for (const int rank : silent)
+    if (ranks.size() < max_listed_links)
+      ranks.push_back(fmt::format("{} ({})", rank, facts.host_name(rank)));
+  return fmt::format("Rank{} {}{} answered no more{}{}", silent.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "), silent.size() > ranks.size() ? ", ..." : "",
+                     named.empty() ? "" : "; of the other links ", all_listed(named));
+}
+
 std::string sentence_of(const LinkJobFacts& facts, const LinkVerdict& verdict,
                         const std::vector<const JudgedLink*>& named) {
-  if (!verdict.silent_ranks.empty())
-    return fmt::format(
-        "{} answered no more: {}", rank_at(facts, verdict.silent_ranks.front()),
-        verdict.silent_ranks.size() == 1
-            ? std::string("its links were measured until then, and no further")
-            : fmt::format("nor did {} other ranks", verdict.silent_ranks.size() - 1));
+  if (!verdict.silent_ranks.empty()) return silence_text(facts, verdict.silent_ranks, named);
   if (named.empty()) {
     double checked = 0;
     for (const JudgedLink& one : verdict.links)
@@ -206,13 +195,10 @@ std::string sentence_of(const LinkJobFacts& facts, const LinkVerdict& verdict,
         "The link between {} and {} is {}: {}", rank_at(facts, one.measured.pair.low),
         rank_at(facts, one.measured.pair.high), finding_name(one.finding), one.reason);
   }
-  std::vector<std::string> parts;
-  for (const LinkFinding finding : {LinkFinding::corrupting, LinkFinding::dead, LinkFinding::slow})
-    if (std::string part = listed(named, finding); !part.empty()) parts.push_back(std::move(part));
   const std::string end = common_end(facts, named);
   return fmt::format("{} of {} links are named{}: {}", named.size(), verdict.links.size(),
                      end.empty() ? "" : fmt::format(", and {} is an end of each", end),
-                     fmt::join(parts, ", "));
+                     all_listed(named));
 }
 
 std::string advice_of(const LinkJobFacts& facts, const LinkVerdict& verdict) {
@@ -271,16 +257,45 @@ bool LinkVerdict::names_any() const {
   return !silent_ranks.empty() || (!links.empty() && links.front().finding != LinkFinding::fine);
 }
 
+std::vector<KindExpectation> find_expectations(const std::vector<LinkMeasurement>& measured) {
+  struct Figures {
+    int links = 0;
+    std::vector<double> rates, both, latencies;
+    double known = 0;
+  };
+  std::map<std::string, Figures> by_kind;
+  for (const LinkMeasurement& link : measured) {
+    Figures& figures = by_kind[link.kind];
+    if (!link.failure.empty()) continue;
+    ++figures.links;
+    figures.rates.insert(figures.rates.end(), {link.up.bytes_per_s, link.down.bytes_per_s});
+    figures.both.push_back(link.both_bytes_per_s);
+    if (!link.is_crowded) figures.latencies.push_back(link.best_latency_us);
+    figures.known = std::max(figures.known, link.known_bytes_per_s);
+  }
+  std::vector<KindExpectation> kinds;
+  for (auto& [kind, figures] : by_kind) {
+    const double median = better_median(std::move(figures.rates), true);
+    kinds.push_back({.kind = kind,
+                     .links = figures.links,
+                     .bytes_per_s = std::max(median, figures.known),
+                     .is_machine = figures.known > median,
+                     .both_bytes_per_s = better_median(std::move(figures.both), true),
+                     .best_latency_us = better_median(std::move(figures.latencies), false)});
+  }
+  return kinds;
+}
+
 LinkVerdict judge_links(const LinkJobFacts& facts, std::vector<LinkMeasurement> measured,
-                        double slow_below) {
+                        std::vector<KindExpectation> kinds, double slow_below) {
   LinkVerdict verdict;
   verdict.slow_below = slow_below;
-  verdict.kinds = find_kinds(measured);
+  verdict.kinds = std::move(kinds);
   verdict.silent_ranks = find_silent_ranks(facts, measured);
   for (LinkMeasurement& one : measured) {
-    const KindExpectation& kind =
-        *std::ranges::find(verdict.kinds, one.kind, &KindExpectation::kind);
-    verdict.links.push_back(judge_one(std::move(one), kind, slow_below));
+    const auto kind = std::ranges::find(verdict.kinds, one.kind, &KindExpectation::kind);
+    verdict.links.push_back(judge_one(
+        std::move(one), kind == verdict.kinds.end() ? KindExpectation() : *kind, slow_below));
   }
   std::ranges::stable_sort(verdict.links, [](const JudgedLink& one, const JudgedLink& other) {
     if (one.finding != other.finding) return one.finding > other.finding;

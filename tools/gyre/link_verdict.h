@@ -1,6 +1,8 @@
 // The verdict of gyre link: it holds each measured link against the expectation of its kind, and
 // names those that are slow, change bytes or carry none. Values in, values out.
 //
+// Latency is judged by the fastest tenth of the messages, and not at all where the ranks waited for
+// processors: the rest tells of them.
 // A kind's expectation is the median of its links, and more if the machine's own figure is higher.
 // Of two in the middle the better one counts, so that one slow link of two does not lower it.
 #pragma once
@@ -25,7 +27,7 @@ struct KindExpectation {
   double bytes_per_s = 0;   // one direction; 0: no link of it says
   bool is_machine = false;  // that figure is the machine's
   double both_bytes_per_s = 0;
-  double latency_us = 0;
+  double best_latency_us = 0;
 };
 
 struct JudgedLink {
@@ -48,8 +50,10 @@ struct LinkVerdict {
   bool names_any() const;
 };
 
+std::vector<KindExpectation> find_expectations(const std::vector<LinkMeasurement>& measured);
+
 LinkVerdict judge_links(const LinkJobFacts& facts, std::vector<LinkMeasurement> measured,
-                        double slow_below);
+                        std::vector<KindExpectation> kinds, double slow_below);
 
 std::string rate_text(double bytes_per_s);                       // "0.118 GB/s"
 std::string counted(std::size_t count, std::string_view thing);  // "1 link", "2 links"
