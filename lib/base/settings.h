@@ -27,8 +27,9 @@ struct Settings {
   // What to choose. The grammars of algorithm and protocol are the tuner's, see lib/tune.
   std::string algorithm;
   std::string protocol;
-  std::string transport;        // comma list, best first, or ^ and a list to exclude
-  std::int64_t slot_bytes = 0;  // 0: the tuner's table
+  std::string transport;         // comma list, best first, or ^ and a list to exclude
+  std::string transport_plugin;  // libraries with more of them, separated by ':'
+  std::int64_t slot_bytes = 0;   // 0: the tuner's table
   // Which network.
   std::string socket_interface;
   std::string socket_family = "ANY";

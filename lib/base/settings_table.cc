@@ -66,6 +66,8 @@ std::vector<Setting> settings_of_ways() {
   return {
       {"GYRE_TRANSPORT", S::Text{&Settings::transport},
        "transports allowed, best first, or ^ and those to leave out; ucx only if it is named"},
+      {"GYRE_TRANSPORT_PLUGIN", S::Text{&Settings::transport_plugin},
+       "libraries of further transports (gyre/transport.h): absolute paths, separated by ':'"},
       {"GYRE_SOCKET_IFNAME", S::Text{&Settings::socket_interface},
        "network interfaces for other hosts (the fastest with a carrier if unset, never loopback or "
        "a bridge of containers), and for tcp between ranks of this host (loopback if unset): "

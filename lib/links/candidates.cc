@@ -17,6 +17,13 @@ TransportCandidate left_out(const TransportRow& row, const Settings& settings) {
               : fmt::format("{} leaves it out", by_switch ? row.disabled_by : "GYRE_TRANSPORT")};
 }
 
+// Nobody knows what a plug-in's bytes go through.
+template <typename Find>
+topology::TransportPath path_of(const TransportRow& row, const Find& find) {
+  if (row.plugin != nullptr) return {.exists = true, .text = "by its plug-in"};
+  return find(row.medium);
+}
+
 // "same host and user, SYS, 22 GB/s".
 std::string candidate_text(const TransportCandidate& candidate) {
   if (!candidate.reaches) return candidate.reason;
@@ -36,7 +43,7 @@ std::vector<TransportCandidate> find_candidates(
     if ((transport->name() == "self") != is_own_rank) continue;
     Reachability reach = transport->reach(peer);
     found.push_back({transport->name(), reach.reachable, {}, std::move(reach.reason)});
-    if (reach.reachable) found.back().path = find_path(transport_row(transport->name()).medium);
+    if (reach.reachable) found.back().path = path_of(transport_row(transport->name()), find_path);
   }
   return found;
 }
@@ -44,15 +51,17 @@ std::vector<TransportCandidate> find_candidates(
 Result<std::vector<TransportCandidate>> find_candidates(const topology::RankLocation& from,
                                                         const topology::RankLocation& to,
                                                         const Settings& settings) {
-  GYRE_ASSIGN(const std::vector<const TransportRow*> allowed, allowed_transports(settings));
+  GYRE_ASSIGN(const std::vector<TransportRow> allowed, allowed_transports(settings));
   std::vector<TransportCandidate> found;
-  for (const TransportRow* row : allowed) {
-    topology::TransportPath path = find_path(from, to, row->medium);
+  for (const TransportRow& row : allowed) {
+    topology::TransportPath path =
+        path_of(row, [&](topology::Medium medium) { return find_path(from, to, medium); });
     std::string reason = path.text;
-    found.push_back({row->name, path.exists, std::move(path), std::move(reason)});
+    found.push_back({row.name, path.exists, std::move(path), std::move(reason)});
   }
   for (const TransportRow& row : transport_registry())
-    if (std::ranges::find(allowed, &row) == allowed.end()) found.push_back(left_out(row, settings));
+    if (std::ranges::count(allowed, row.name, &TransportRow::name) == 0)
+      found.push_back(left_out(row, settings));
   return found;
 }
 

@@ -1,5 +1,6 @@
 #include "lib/links/transport_registry.h"
 
+#include "transports/plugin/plugin.h"
 #include "transports/rdma/announcement.h"
 #include "transports/rdma/rdma.h"
 #include "transports/self/self.h"
@@ -61,7 +62,35 @@ struct TransportFilter {
   bool are_left_out = false;  // ^: all but these
 };
 
-Result<TransportFilter> read_wanted(const Settings& settings) {
+TransportRow row_of(const transport::Plugin& plugin) {
+  return {.name = plugin.name, .reaches = plugin.reaches, .plugin = &plugin};
+}
+
+// Those of this build, and behind them the plug-ins that the settings name.
+Result<std::vector<TransportRow>> known_transports(const Settings& settings) {
+  std::vector<TransportRow> known(std::begin(rows), std::end(rows));
+  GYRE_ASSIGN(const std::vector<const transport::Plugin*> plugins,
+              transport::load_plugins(settings.transport_plugin));
+  for (const transport::Plugin* plugin : plugins) {
+    if (std::ranges::count(rows, plugin->name, &TransportRow::name) > 0)
+      return invalid_usage(fmt::format(
+          "GYRE_TRANSPORT_PLUGIN: {} has the name {}, which is that of a transport of Gyre's",
+          plugin->path, plugin->name));
+    known.push_back(row_of(*plugin));
+  }
+  return known;
+}
+
+std::string names_of(std::span<const TransportRow> some) {
+  std::string names;
+  for (const TransportRow& row : some) {
+    if (!names.empty()) names += ", ";
+    names += row.name;
+  }
+  return names;
+}
+
+Result<TransportFilter> read_wanted(const Settings& settings, std::span<const TransportRow> known) {
   TransportFilter wanted;
   std::string_view text = settings.transport;
   wanted.are_left_out = text.starts_with('^');
@@ -70,11 +99,11 @@ Result<TransportFilter> read_wanted(const Settings& settings) {
     const std::size_t comma = std::min(text.find(','), text.size());
     wanted.names.push_back(text.substr(0, comma));
     text.remove_prefix(std::min(comma + 1, text.size()));
-    if (std::ranges::count(rows, wanted.names.back(), &TransportRow::name) == 0)
+    if (std::ranges::count(known, wanted.names.back(), &TransportRow::name) == 0)
       return invalid_usage(
           fmt::format("GYRE_TRANSPORT=\"{}\": \"{}\" is not a transport; there are "
                       "{}",
-                      settings.transport, wanted.names.back(), transport_choices()));
+                      settings.transport, wanted.names.back(), names_of(known)));
   }
   return wanted;
 }
@@ -91,18 +120,12 @@ bool allows(const TransportFilter& wanted, const TransportRow& row, const Settin
 
 std::span<const TransportRow> transport_registry() { return rows; }
 
-std::string transport_choices() {
-  std::string names;
-  for (const TransportRow& row : rows) {
-    if (!names.empty()) names += ", ";
-    names += row.name;
-  }
-  return names;
-}
+std::string transport_choices() { return names_of(rows); }
 
 Result<bool> is_transport_allowed(std::string_view name, const Settings& settings) {
-  GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings));
-  return allows(wanted, *std::ranges::find(rows, name, &TransportRow::name), settings);
+  GYRE_ASSIGN(const std::vector<TransportRow> known, known_transports(settings));
+  GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings, known));
+  return allows(wanted, *std::ranges::find(known, name, &TransportRow::name), settings);
 }
 
 Result<std::string> alone_between_hosts(std::string_view name) {
@@ -120,31 +143,36 @@ Result<std::string> alone_between_hosts(std::string_view name) {
       fmt::format("\"{}\" is not a transport between hosts; there are {}", name, choices));
 }
 
-Result<std::vector<const TransportRow*>> allowed_transports(const Settings& settings) {
-  GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings));
-  std::vector<const TransportRow*> allowed;
-  for (const TransportRow& row : rows)
-    if (allows(wanted, row, settings)) allowed.push_back(&row);
+Result<std::vector<TransportRow>> allowed_transports(const Settings& settings) {
+  GYRE_ASSIGN(const std::vector<TransportRow> known, known_transports(settings));
+  GYRE_ASSIGN(const TransportFilter wanted, read_wanted(settings, known));
+  std::vector<TransportRow> allowed;
+  for (const TransportRow& row : known)
+    if (allows(wanted, row, settings)) allowed.push_back(row);
   // As they are named; what is not named comes first, by its row.
-  const auto place = [&](const TransportRow* row) {
-    const auto named = std::ranges::find(wanted.names, row->name);
-    return std::pair(named == wanted.names.end() ? -1 : named - wanted.names.begin(), row);
+  const auto place = [&](const TransportRow& row) {
+    const auto named = std::ranges::find(wanted.names, row.name);
+    return named == wanted.names.end() ? -1 : named - wanted.names.begin();
   };
-  if (!wanted.are_left_out) std::ranges::sort(allowed, {}, place);
+  if (!wanted.are_left_out) std::ranges::stable_sort(allowed, {}, place);
   return allowed;
 }
 
 Result<TransportList> make_transports(const Settings& settings,
                                       const transport::TransportEnvironment& environment) {
-  GYRE_ASSIGN(const std::vector<const TransportRow*> allowed, allowed_transports(settings));
+  GYRE_ASSIGN(const std::vector<TransportRow> allowed, allowed_transports(settings));
   TransportList list;
-  for (const TransportRow* row : allowed)
-    if (row->make != nullptr) list.push_back(row->make(environment));
+  for (const TransportRow& row : allowed)
+    if (row.plugin != nullptr)
+      list.push_back(transport::make_plugin_transport(*row.plugin, environment));
+    else if (row.make != nullptr)
+      list.push_back(row.make(environment));
   return list;
 }
 
-const TransportRow& transport_row(std::string_view name) {
-  return *std::ranges::find(transport_registry(), name, &TransportRow::name);
+TransportRow transport_row(std::string_view name) {
+  const TransportRow* const found = std::ranges::find(rows, name, &TransportRow::name);
+  return found != std::end(rows) ? *found : row_of(*transport::find_plugin(name));
 }
 
 std::string transport_names(const TransportList& transports) {

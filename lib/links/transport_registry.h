@@ -13,6 +13,10 @@
 #include <string_view>
 #include <vector>
 
+namespace gyre::transport {
+struct Plugin;
+}
+
 namespace gyre::comm {
 
 using transport::TransportList;
@@ -30,10 +34,12 @@ struct TransportRow {
   bool Settings::*disabled = nullptr;                   // another variable that leaves it out
   std::string_view disabled_by = {};                    // its name
   topology::Medium medium = topology::Medium::sockets;  // what its bytes go through
+  const transport::Plugin* plugin = nullptr;            // in place of `make`; its medium is unknown
 };
+// Those of this build; plug-ins that settings name come behind them.
 std::span<const TransportRow> transport_registry();
-// Of a transport that is there.
-const TransportRow& transport_row(std::string_view name);
+// Of a transport that is there, plug-ins among them.
+TransportRow transport_row(std::string_view name);
 // "self, p2p, shm, rdma, tcp"
 std::string transport_choices();
 
@@ -45,7 +51,8 @@ Result<bool> is_transport_allowed(std::string_view name, const Settings& setting
 Result<std::string> alone_between_hosts(std::string_view name);
 
 // Those that the settings allow, in the order of GYRE_TRANSPORT; what it does not name comes first.
-Result<std::vector<const TransportRow*>> allowed_transports(const Settings& settings);
+// Plug-ins of GYRE_TRANSPORT_PLUGIN are loaded.
+Result<std::vector<TransportRow>> allowed_transports(const Settings& settings);
 
 // Those of them with slots, in the order of GYRE_TRANSPORT. It travels in
 // endpoints, so it has to be the same on all ranks; init compares it.

@@ -89,15 +89,31 @@ class Installed(unittest.TestCase):
             checked(["c++", "-std=c++20", "-O1", source, *self.pkg_config_flags("gyre-gradsync"),
                      "-o", os.path.join(self.folder.name, "example")])
 
+    def test_a_transport_plugin_builds_from_the_headers_alone_and_carries_a_job(self):
+        library = os.path.join(self.folder.name, "libunix_transport.so")
+        cflags = [flag for flag in self.pkg_config_flags() if not flag.startswith(("-l", "-L"))]
+        checked([*STRICT_C, "-Wconversion", "-shared", "-fPIC", *cflags,
+                 os.path.join(EXAMPLES, "unix_transport.c"), "-o", library])
+        program = f"{self.prefix}/bin/all_reduce_perf"
+        if not os.path.exists(program):
+            self.skipTest("the benchmarks are not built here")
+        said = checked([f"{self.prefix}/bin/gyre", "run", "-n", str(RANKS), "--timeout", "60",
+                        program, "-b", "8", "-e", "4M", "-f", "64", "-n", "3", "-c", "1"],
+                       env={**os.environ, "LD_LIBRARY_PATH": self.libdir, "GYRE_TRANSPORT": "unix",
+                            "GYRE_TRANSPORT_PLUGIN": library, "GYRE_SOCKET_IFNAME": "lo"})
+        self.assertIn("Out of bounds values : 0 OK", said)
+
     def test_a_strict_c99_program_builds_through_pkg_config_and_runs(self):
         flags = self.pkg_config_flags()
         program = os.path.join(self.folder.name, "hello-pkg-config")
         checked([*STRICT_C, self.source, *flags, "-o", program])
         self.run_ranks(program)
 
-    def test_a_cxx_program_may_include_the_header(self):
-        checked(["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-x", "c++", "-fsyntax-only",
-                 f"-I{self.prefix}/include", "-include", "gyre/gyre.h", "/dev/null"])
+    def test_a_cxx_program_may_include_the_headers(self):
+        for header in ("gyre.h", "transport.h"):
+            checked(["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-x", "c++",
+                     "-fsyntax-only", f"-I{self.prefix}/include", "-include", f"gyre/{header}",
+                     "/dev/null"])
 
     @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
     def test_a_program_builds_through_cmake_and_runs(self):

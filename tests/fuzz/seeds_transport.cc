@@ -6,10 +6,12 @@
 #include "lib/transport/endpoint.h"
 #include "tests/fuzz/seeds.h"
 #include "transports/p2p/memory.h"
+#include "transports/plugin/plugin_sender.h"
 
 #include <fmt/core.h>
 
 #include <fcntl.h>
+#include <initializer_list>
 
 namespace gyre::fuzz {
 namespace {
@@ -111,6 +113,41 @@ void add_handovers(Seeds& seeds) {
   add("nothing_yet", {}, 0, 0);
   add("closed", {}, closes, 0);
   add("closed_after", {{right_memory, sealed}}, magic | length | closes, 16);
+}
+
+// A peer over a plug-in, see its target: messages of these sizes.
+Bytes plugin_messages(std::initializer_list<std::uint32_t> sizes) {
+  Script script;
+  std::uint64_t sequence = 0;
+  for (const std::uint32_t bytes : sizes) {
+    const PieceHeader header{.bytes = bytes, .sequence = sequence++, .signature = 0x77};
+    script.rest({reinterpret_cast<const std::uint8_t*>(&header), sizeof header});
+    script.rest(Bytes(bytes, 0x5a));
+  }
+  return script;
+}
+
+void add_plugin_streams(Seeds& seeds) {
+  const auto add = [&](const char* name, const Bytes& stream, std::uint8_t at_a_time = 255,
+                       std::string_view announced = ",plugin:tape:00ff,", bool is_peer = true) {
+    seeds.add("plugin_receiver", name,
+              Script(is_peer ? 1 : 0).number(at_a_time).text(announced).rest(stream));
+  };
+  const Bytes three = plugin_messages({0, 8, 256});
+  add("messages", three);
+  add("byte_by_byte", three, 1);
+  add("more_than_slots", plugin_messages({1, 2, 3, 0, 5, 6, 0, 0, 9}), 60);
+  add("nothing", {});
+  add("stranger", three, 255, ",plugin:tape:,", false);
+  add("too_long", plugin_messages({257}));
+  add("half_a_header", cut(three, 20));
+  add("half_a_message", cut(three, 100));
+  add("lie_magic", changed(three, 0, 0));
+  add("lie_sequence", changed(three, 32, 9));
+  add("announced_odd", three, 255, ",plugin:tape:00f,");
+  add("announced_no_digits", three, 255, "rdma=x,plugin:tape:zz,");
+  add("announced_much", {}, 255, ",plugin:tape:" + std::string(600, '0'));
+  add("announced_nothing", {}, 255, "");
 }
 
 // A peer of a tcp link, see the target for what each piece takes.
@@ -333,6 +370,7 @@ void add_transport_seeds(Seeds& seeds) {
   add_messages(seeds);
   add_handovers(seeds);
   add_streams(seeds);
+  add_plugin_streams(seeds);
   add_notes(seeds);
 }
 

@@ -139,6 +139,8 @@ TEST_CASE("two ends take the best network that both have", "[rdma]") {
   CHECK(way("rdma=ib/fe80000000000000,roce4") == "ib0:1 ib, fast:1 roce4");
   CHECK(way("rdma=ib/fe80000000000001") == "");
   CHECK(way("rdma=roce") == "");
+  // What a plug-in announces may stand before it and behind.
+  CHECK(way(",plugin:some:00,rdma=roce4,plugin:more:,") == "fast:1 roce4");
   CHECK(way("rdma=") == "");
   CHECK(way("") == "");
 }

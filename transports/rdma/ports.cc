@@ -299,8 +299,10 @@ std::string announce_networks(const std::vector<RdmaPort>& ports) {
 
 std::vector<RdmaWay> find_ways(const std::vector<RdmaPort>& ports, std::string_view announced) {
   std::vector<RdmaWay> ways;
-  if (!announced.starts_with(rdma_announcement)) return ways;
-  announced.remove_prefix(rdma_announcement.size());
+  // Other transports announce something too.
+  const std::size_t begin = announced.find(rdma_announcement);
+  if (begin == announced.npos) return ways;
+  announced.remove_prefix(begin + rdma_announcement.size());
   const auto is_announced = [&](const std::string& word) {
     std::string_view rest = announced;
     while (!rest.empty()) {

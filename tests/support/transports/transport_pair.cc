@@ -3,6 +3,7 @@
 #include "tests/support/fake_verbs/pair_verbs.h"
 #include "tests/support/transports/pair_ucp.h"
 #include "tests/support/transports/post_office.h"
+#include "transports/plugin/plugin.h"
 #include "transports/rdma/rdma.h"
 #include "transports/self/self.h"
 #include "transports/shm/shm.h"
@@ -15,6 +16,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -43,6 +45,13 @@ using Ways = TestListener::Ways;
 // that only threads of one stand for; or between two processes alone.
 enum class Ends { one_process, two_sides, two_sides_of_one_process, two_processes };
 
+std::unique_ptr<transport::Transport> make_example_plugin(
+    const transport::TransportEnvironment& environment) {
+  const auto loaded = transport::load_plugins(example_plugin_path());
+  if (!loaded.ok()) std::abort();
+  return transport::make_plugin_transport(*loaded->front(), environment);
+}
+
 struct KindRow {
   Kind kind;
   const char* name;
@@ -69,6 +78,7 @@ constexpr KindRow rows[] = {
     {Kind::ucx, "ucx over a fake", transport::make_ucx_transport, Ends::two_sides_of_one_process},
     {Kind::ucx_shm, "ucx over shared memory", transport::make_ucx_transport, Ends::two_sides},
     {Kind::ucx_tcp, "ucx over TCP", transport::make_ucx_transport, Ends::two_sides},
+    {Kind::plugin, "a plug-in", make_example_plugin, Ends::two_sides},
 };
 
 const KindRow& row_of(Kind kind) { return *std::ranges::find(rows, kind, &KindRow::kind); }
@@ -217,6 +227,15 @@ PairResult run_processes(Kind kind, const PairOptions& options, const Script& se
 }
 
 }  // namespace
+
+// This program is linked with it, so that it is built before.
+std::string example_plugin_path() {
+  Dl_info found{};
+  if (dladdr(reinterpret_cast<void*>(&gyreTransportPlugin), &found) == 0) std::abort();
+  const std::unique_ptr<char, decltype(&std::free)> whole(realpath(found.dli_fname, nullptr),
+                                                          &std::free);
+  return whole == nullptr ? std::string() : whole.get();
+}
 
 std::string kind_name(Kind kind) { return row_of(kind).name; }
 

@@ -23,6 +23,7 @@ namespace gyre::tests {
 // A transport, and between which ends; transport_pair.cc has a row for each.
 // `rdma` is over the fake of pair_verbs.h, `rdma_device` over this machine's devices.
 // `ucx` is over the fake of pair_ucp.h, `ucx_shm` and `ucx_tcp` are by this machine's UCX.
+// `plugin` is over docs/examples/unix_transport.c.
 enum class Kind {
   self,
   shm_threads,
@@ -34,7 +35,8 @@ enum class Kind {
   tcp_tls,
   ucx,
   ucx_shm,
-  ucx_tcp
+  ucx_tcp,
+  plugin
 };
 std::string kind_name(Kind kind);
 // Those that this machine has (all, but for tcp6 where IPv6 is off, and for what lacks a device).
@@ -42,6 +44,8 @@ std::vector<Kind> all_kinds();
 // Of those: both ends see the slots; the ends can be two processes.
 std::vector<Kind> mapped_kinds();
 std::vector<Kind> process_kinds();
+// The library of docs/examples/unix_transport.c.
+std::string example_plugin_path();
 // Both ends belong to one Side.
 bool is_one_process(Kind kind);
 // How rdma is used by the Sides that are made from now on.
