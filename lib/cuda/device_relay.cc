@@ -60,9 +60,9 @@ DeviceRelay::DeviceRelay(int peer, const DeviceShape& shape, const DeviceLink& l
 // memory it is to store all: nothing else reaches it.
 void DeviceRelay::lend_rings() {
   const std::uint64_t bytes = shape_.relay_rings_bytes();
-  if (transport::Carrier* const wire = send_->carrier(); wire != nullptr)
+  if (transport::Carrier* const wire = granting_carrier(*send_); wire != nullptr)
     held_ = wire->hold(link_.peers_rings, bytes);
-  if (transport::Carrier* const wire = receive_->carrier(); wire != nullptr)
+  if (transport::Carrier* const wire = granting_carrier(*receive_); wire != nullptr)
     wire->lend({.region = transport::region_same_process,
                 .offset = reinterpret_cast<std::uintptr_t>(link_.own_rings),
                 .bytes = bytes,
@@ -112,13 +112,13 @@ Status DeviceRelay::move(bool& moved) {
 bool DeviceRelay::can_join() const {
   if (!send_->ready() || !receive_->ready()) return false;
   // Pairs with the release of whoever reads the peer's grant from the wire.
-  return send_->carrier() == nullptr || send_->fifo().control->receiver_grant.sequence.load(
-                                            std::memory_order_acquire) == only_call;
+  return granting_carrier(*send_) == nullptr || send_->fifo().control->receiver_grant.sequence.load(
+                                                    std::memory_order_acquire) == only_call;
 }
 
 void DeviceRelay::join() {
   if (!can_join()) return;
-  if (send_->carrier() != nullptr) {
+  if (granting_carrier(*send_) != nullptr) {
     const transport::Loan loan = send_->fifo().control->receiver_grant.read();
     peer_lends_ =
         loan.region == transport::region_same_process && loan.bytes == shape_.relay_rings_bytes();
@@ -150,7 +150,7 @@ Status DeviceRelay::land(bool& moved) {
 // What a wire has pushed is in the ring.
 Result<RelayMessage> DeviceRelay::take_message(const transport::SlotHeader& note) {
   const bool is_pushed =
-      note.delivery == transport::DeliveryMode::push && receive_->carrier() != nullptr;
+      note.delivery == transport::DeliveryMode::push && granting_carrier(*receive_) != nullptr;
   if (!note_fits(note, reader_.view().shape) ||
       (!is_pushed && note.delivery != transport::DeliveryMode::staged))
     return Status(Code::RemoteError,

@@ -92,7 +92,7 @@ Status DeviceRelays::put_on_host(const Key& key, RelayedLink& relayed) const {
 
 // The wire that receives takes the rings of both ends, so that the one that sends finds them known.
 Status DeviceRelays::put_on_gpu(const Key& key, RelayedLink& relayed) const {
-  transport::Carrier* const wire = relayed.receive->carrier();
+  transport::Carrier* const wire = granting_carrier(*relayed.receive);
   if (wire == nullptr) return invalid_usage("its transport is not RDMA");
   std::string ports;
   for (const std::string& port : wire->ports()) {
@@ -180,7 +180,7 @@ Status DeviceRelays::take(const Key& key, const control::MessageBytes& rank_mess
     relayed = &relayed_.at(key);
   }
   // Others look at the relay alone, and they are not to wait for the driver or for a NIC.
-  GYRE_TRY(place_mirror(key, *relayed, send->carrier()));
+  GYRE_TRY(place_mirror(key, *relayed, granting_carrier(*send)));
   const bool on_gpu = relayed->memory->gpu_rings != nullptr;
   auto relay = std::make_unique<exec::DeviceRelay>(
       key.first, relayed->shape, link_of(*relayed, false), std::move(send),

@@ -142,8 +142,8 @@ bool Launch::may_send(LaneRun& run, SendPort& port) {
     block(run, BlockedOn::credit, &port, nullptr);
     return false;
   }
-  const bool reachable =
-      port.same_address_space || port.peer_memory != nullptr || port.carrier != nullptr;
+  const bool reachable = port.same_address_space || port.peer_memory != nullptr ||
+                         (port.carrier != nullptr && port.carrier->grants());
   if (call_->protocol != Protocol::direct || !reachable ||
       plan::delivery(*run.move.step) != plan::Delivery::push)
     return true;

@@ -188,19 +188,22 @@ bool Launch::lands(const LaneRun& run, const SendPort& port) const {
 
 // Once the move is done, a message that others pull lies in the step's own operand, and one that is
 // pushed lies in this rank's output as well, if that is stored: the wire takes it from there. What
-// the caller does not lend at either end, the wire finds in the slot, or leaves there.
+// the caller does not lend at either end, the wire finds in the slot, or leaves there. All ranks
+// have the same geometry, so that a message can say its place in the receiver's output.
 void Launch::open_by_wire(const LaneRun& run, SendPort& port, Outgoing& outgoing) const {
   const plan::Step& step = *run.move.step;
   if (run.move.bytes < transport::min_lent_bytes) return;
   const bool is_final = plan::delivery(step) == plan::Delivery::push;
-  const bool lands_there = lands(run, port);
+  const bool by_place = !port.carrier->grants();
+  const bool lands_there = by_place || lands(run, port);
   const plan::Buffer buffer = is_final ? step.store : step.local;
   const std::byte* from = nullptr;
   if (buffer == plan::Buffer::input && port.input_hold != nullptr) from = call_->input;
   if (buffer == plan::Buffer::output && port.output_hold != nullptr) from = call_->output;
-  if (from == nullptr && !lands_there) return;
+  if (from == nullptr && (by_place || !lands_there)) return;
   transport::LentParts& parts = lent_parts(port.slots.view(), port.slots.tail());
   parts.count = 0;
+  parts.call = by_place ? call_->sequence + 1 : 0;
   plan::PieceWalk walk(run.move);
   for (plan::Piece piece; walk.next(piece);) {
     const std::uint64_t own = is_final ? piece.store_offset : piece.local_offset;
@@ -210,7 +213,8 @@ void Launch::open_by_wire(const LaneRun& run, SendPort& port, Outgoing& outgoing
     if (!parts.add({source, target, piece.bytes})) return;
   }
   outgoing.by_wire = true;
-  outgoing.delivery = lands_there ? transport::DeliveryMode::push : transport::DeliveryMode::pull;
+  const bool is_pushed = by_place ? is_final : lands_there;
+  outgoing.delivery = is_pushed ? transport::DeliveryMode::push : transport::DeliveryMode::pull;
   if (from != nullptr) outgoing.base = nullptr;
 }
 

@@ -4,14 +4,22 @@
 //
 //   the sender's     A message with delivery `pull` stays where it lies. Its parts (LentParts) say
 //                    where that is. The wire reads them until the connection is flushed.
-//   the receiver's   `lend` tells the sender of memory for one call, as receiver_grant of its end's
-//                    fifo. The wire then writes messages with delivery `push` there.
+//   the receiver's   `lend` lets the wire write messages there in one call.
 //
-// A part of a pushed message may also lie in the message's slot. The receiver finds staged messages
-// or pushed ones: from where the wire took them is nothing to it.
+// How a message gets into the receiver's memory, there are two ways:
+//
+//   by a grant       `lend` tells the sender, which finds it as receiver_grant of its end's fifo.
+//                    It sends with delivery `push`, and a part's target is a place there.
+//   by its place     The sender waits for nobody. Each message says which call it is of, and where
+//                    in the receiver's output it belongs. The receiving end puts it there if it
+//                    lends memory for that call then, else into a slot.
+//
+// A part of a message may also lie in the message's slot. The receiver finds staged messages or
+// pushed ones: from where the wire took them is nothing to it.
 #pragma once
 
 #include "lib/transport/slots.h"
+#include "lib/transport/transport.h"
 
 #include <array>
 #include <cstddef>
@@ -27,7 +35,8 @@ inline constexpr std::uint64_t min_lent_bytes = 4096;
 
 struct LentPart {
   const std::byte* source = nullptr;
-  std::uint64_t target = 0;  // push: offset in what the receiver lends; pull: in the slot
+  // Offset in what the receiver lends, if it is pushed or goes by its place; else in the slot.
+  std::uint64_t target = 0;
   std::uint64_t bytes = 0;
 };
 
@@ -36,6 +45,7 @@ struct LentParts {
   static constexpr std::size_t most = 4;
   std::size_t count = 0;
   std::array<LentPart, most> parts{};
+  std::uint64_t call = 0;  // by its place: the call's sequence + 1; else 0
 
   // Grows the last one if this goes on from it. False: there would be too many.
   bool add(const LentPart& next) {
@@ -69,8 +79,10 @@ class Carrier {
   virtual std::string refusal() const { return {}; }
   // The wire's ports here: "mlx5_0:1".
   virtual std::vector<std::string> ports() const { return {}; }
-  // The receiving end: tells the sender what it may write in the call of this sequence, which it
-  // waits for. `loan.offset` is a plain address, if anything is lent.
+  // Messages get into the receiver's memory by a grant, else by their place.
+  virtual bool grants() const { return true; }
+  // The receiving end: what the sender may write in the call of this sequence. `loan.offset` is a
+  // plain address, if anything is lent.
   virtual void lend(const Loan& loan, std::uint64_t sequence) noexcept = 0;
   // The call has got all its messages.
   virtual void end_loan() noexcept = 0;
@@ -78,5 +90,16 @@ class Carrier {
   // connection is of no use any more.
   virtual void cut_off() noexcept = 0;
 };
+
+// Why a connection that was cut off is of no use.
+inline Status cut_off_failure() {
+  return Status(Code::Aborted, "the call that lent memory to it has failed");
+}
+
+// For those whose sender has to know what is lent: the carrier, if it grants.
+inline Carrier* granting_carrier(Connection& connection) {
+  Carrier* const carrier = connection.carrier();
+  return carrier != nullptr && carrier->grants() ? carrier : nullptr;
+}
 
 }  // namespace gyre::transport

@@ -83,7 +83,9 @@ bool TuningInputs::maps_all() const {
 }
 
 bool TuningInputs::may_carry() const {
-  return !device && !levels.empty() && levels.back().medium == topology::Medium::verbs;
+  if (device || levels.empty()) return false;
+  const topology::Medium widest = levels.back().medium;
+  return widest == topology::Medium::verbs || widest == topology::Medium::sockets;
 }
 
 bool TuningInputs::has_equal_hosts() const {

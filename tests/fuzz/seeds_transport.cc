@@ -160,6 +160,12 @@ class Stream {
     script_.number(std::uint8_t{2}).number(place).number(change).block(Bytes(bytes, 0x5a));
     return *this;
   }
+  // `place` in steps of four bytes.
+  Stream& placed(std::uint8_t call, std::uint8_t place, std::size_t bytes, std::uint8_t flags = 1) {
+    script_.number(std::uint8_t{4}).number(call).number(place).number(flags);
+    script_.block(Bytes(bytes, 0xa5));
+    return *this;
+  }
   Stream& take(std::uint8_t count) {
     script_.number(std::uint8_t{3}).number(count);
     return *this;
@@ -191,16 +197,23 @@ void add_streams(Seeds& seeds) {
     const char* name;
     std::uint8_t place;
   };
-  for (const Lie& lie :
-       {Lie{"lie_magic", 0}, Lie{"lie_version", 4}, Lie{"lie_class", 6}, Lie{"lie_flags", 7},
-        Lie{"lie_communicator", 8}, Lie{"lie_epoch", 16}, Lie{"lie_channel", 20},
-        Lie{"lie_sequence", 24}, Lie{"lie_bytes", 55}, Lie{"lie_signature", 32}})
+  for (const Lie& lie : {Lie{"lie_magic", 0}, Lie{"lie_version", 4}, Lie{"lie_class", 6},
+                         Lie{"lie_flags", 7}, Lie{"lie_communicator", 8}, Lie{"lie_epoch", 16},
+                         Lie{"lie_channel", 20}, Lie{"lie_sequence", 24}, Lie{"lie_bytes", 63},
+                         Lie{"lie_call", 40}, Lie{"lie_place", 48}, Lie{"lie_signature", 32}})
     add(lie.name, Stream(clear).message(8).lie(lie.place, 1).take(2));
-  add("payload_longer", Stream(clear).lie(48, 8, 8).raw(Bytes(8)).message(3));
-  add("payload_missing", Stream(clear).lie(48, 32, 8));
+  add("payload_longer", Stream(clear).lie(56, 8, 8).raw(Bytes(8)).message(3));
+  add("payload_missing", Stream(clear).lie(56, 32, 8));
+  add("places", Stream(clear).placed(1, 0, 8).placed(1, 100, 112).message(3).take(3));
+  add("places_over_others", Stream(clear).placed(1, 1, 20).placed(1, 3, 20).take(1).take(1));
+  add("place_beyond",
+      Stream(clear).placed(1, 127, 5).placed(1, 128, 1).placed(1, 255, 200).take(3));
+  add("place_of_another_call", Stream(clear).placed(2, 0, 8).placed(0, 0, 8));
+  add("place_not_final", Stream(clear).placed(1, 0, 8, 0).take(1).placed(1, 0, 8, 3));
+  add("tls_places", Stream(tls).placed(1, 2, 200).placed(1, 60, 100).take(2));
   add("tls_messages", Stream(tls).message(0).message(256).take(1).message(100));
   add("tls_lie", Stream(tls).message(8).lie(24, 1));
-  add("tls_half", Stream(tls).lie(48, 32, 8));
+  add("tls_half", Stream(tls).lie(56, 32, 8));
   Stream many_under_tls(tls);
   for (int i = 0; i < 9; ++i) many_under_tls.message(180);
   add("tls_more_than_slots", many_under_tls.take(6));

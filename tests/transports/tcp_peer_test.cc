@@ -107,8 +107,10 @@ TEST_CASE("a header with one wrong field ends the link and says which", "[tcp]")
   };
   const Lie lie = GENERATE(
       Lie{"magic", [](WireHeader& h) { h.magic ^= 1; }},
-      Lie{"wire version 2", [](WireHeader& h) { h.version = 2; }},
+      Lie{"wire version 1", [](WireHeader& h) { h.version = 1; }},
       Lie{"flags", [](WireHeader& h) { h.flags = 4; }},
+      Lie{"in no call, with flags 0x1", [](WireHeader& h) { h.flags = wire_flag::final; }},
+      Lie{"place 8 in no call", [](WireHeader& h) { h.place = 8; }},
       Lie{"communicator", [](WireHeader& h) { h.communicator_hash = 78; }},
       Lie{"epoch", [](WireHeader& h) { h.epoch = 4; }},
       Lie{"channel 9", [](WireHeader& h) { h.channel = 9; }},

@@ -49,7 +49,7 @@ TEST_CASE("small calls go by lines, large ones by slots, and networks never by l
   for (std::uint64_t bytes = 0; bytes <= 1ULL << 33; bytes = bytes * 2 + 8) {
     const auto choice = choose(network, bytes);
     REQUIRE(choice.ok());
-    CHECK(choice->protocol == Protocol::simple);
+    CHECK((choice->protocol == Protocol::simple || choice->protocol == Protocol::direct));
     CHECK(choice->piece_bytes > 0);
     CHECK(choice->piece_bytes <= network.slot_bytes);
     CHECK(choice->piece_bytes % 64 == 0);
@@ -94,7 +94,6 @@ TEST_CASE("a setting that is not understood or leaves nothing is an error", "[tu
   }
   CHECK_FALSE(choose(mapped, 8, "", "LL256").ok());
   CHECK_FALSE(choose(network, 8, "", "LL").ok());
-  CHECK_FALSE(choose(network, 8, "", "direct").ok());
   CHECK_FALSE(choose(mapped, 8, "", "LL128").ok());
 }
 
@@ -107,6 +106,11 @@ TEST_CASE("what the settings rule out is said, and why", "[tune]") {
   CHECK(refusal(choose(mapped, 8, "", "LL128")) ==
         "GYRE_PROTO allows no protocol that works here: the host has LL (line), Simple and Direct");
   CHECK(refusal(choose(network, 8, "", "LL")) ==
+        "GYRE_PROTO allows no protocol that works here: some ranks do not share memory, and "
+        "between those there are Simple and Direct");
+  tune::TuningInputs relayed = device;
+  relayed.levels = one_level(Medium::sockets);
+  CHECK(refusal(choose(relayed, 8, "", "LL")) ==
         "GYRE_PROTO allows no protocol that works here: some ranks do not share memory, and "
         "between those there is only Simple");
   tune::TuningInputs torn = device;
@@ -154,7 +158,7 @@ TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
 TEST_CASE("where wires reach lent memory, large calls lend it, unless the settings forbid it",
           "[tune]") {
   tune::TuningInputs carried = network;
-  carried.levels = one_level(Medium::verbs);
+  carried.levels = one_level(GENERATE(Medium::verbs, Medium::sockets));
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2) {
     CAPTURE(bytes);
     const auto choice = choose(carried, bytes);
@@ -166,7 +170,6 @@ TEST_CASE("where wires reach lent memory, large calls lend it, unless the settin
     CHECK(choose(carried, bytes, "", "^Direct")->protocol == Protocol::simple);
     CHECK(choose(carried, bytes, "", "Direct")->protocol == Protocol::direct);
   }
-  CHECK_FALSE(choose(network, 8 << 20, "", "Direct").ok());
   const auto refused = choose(carried, 8 << 20, "", "LL");
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().full_text().find("there are Simple and Direct") != std::string::npos);

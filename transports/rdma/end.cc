@@ -50,9 +50,7 @@ std::vector<std::string> RdmaEnd::ports() const {
 
 Status RdmaEnd::progress() {
   if (!error_.ok()) return error_;
-  Status status = link_.is_dropped()
-                      ? Status(Code::Aborted, "the call that lent memory to it has failed")
-                      : turn();
+  Status status = link_.is_dropped() ? cut_off_failure() : turn();
   if (!status.ok()) fail(std::move(status));
   return error_;
 }

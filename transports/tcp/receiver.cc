@@ -24,7 +24,7 @@ TcpReceiver::TcpReceiver(const LinkKey& key, const TransportEnvironment& environ
 
 Status TcpReceiver::progress() {
   if (!error_.ok() || closed_) return error_;
-  Status status = ready() ? land() : join();
+  Status status = is_cut_off_ ? cut_off_failure() : ready() ? land() : join();
   if (!status.ok()) fail(std::move(status));
   return error_;
 }
@@ -79,7 +79,7 @@ Status TcpReceiver::land() {
     ahead_end_ = ahead_bytes();
     ahead_begin_ = 0;
     const std::size_t missing = has_header_ ? header_.bytes - landed_ : 0;
-    std::array<iovec, 2> parts = {iovec{arriving_.place() + landed_, missing},
+    std::array<iovec, 2> parts = {iovec{place() + landed_, missing},
                                   iovec{ahead_.data() + ahead_end_, max_ahead - ahead_end_}};
     const std::size_t asked = missing + parts[1].iov_len;
     const IoResult transfer =
@@ -88,9 +88,9 @@ Status TcpReceiver::land() {
     if (transfer.outcome == IoResult::Outcome::closed) return note_closing();
     if (transfer.outcome == IoResult::Outcome::failed)
       return Status(Code::RemoteError, "receive: " + transfer.cause);
-    const std::size_t into_slot = std::min(transfer.bytes, missing);
-    landed_ += into_slot;
-    ahead_end_ += transfer.bytes - into_slot;
+    const std::size_t in_place = std::min(transfer.bytes, missing);
+    landed_ += in_place;
+    ahead_end_ += transfer.bytes - in_place;
     commit_if_whole();
     // The kernel has no more; another call would only say so.
     if (transfer.bytes < asked) return use_ahead();
@@ -104,7 +104,7 @@ Status TcpReceiver::use_ahead() {
       GYRE_TRY(take_header());
     }
     const std::size_t part = std::min<std::size_t>(ahead_bytes(), header_.bytes - landed_);
-    std::memcpy(arriving_.place() + landed_, ahead_.data() + ahead_begin_, part);
+    std::memcpy(place() + landed_, ahead_.data() + ahead_begin_, part);
     landed_ += part;
     ahead_begin_ += part;
     commit_if_whole();
@@ -121,14 +121,25 @@ Status TcpReceiver::take_header() {
   if (!fault.empty())
     return Status(Code::RemoteError, "a message with a header that is not ours: " + fault);
   has_header_ = true;
+  landing_ = lent_place();
   landed_ = 0;
   return {};
+}
+
+// A message of a later call may come while this rank is still in an earlier one.
+std::byte* TcpReceiver::lent_place() const {
+  const bool is_stored = (header_.flags & wire_flag::final) != 0 || loan_.stores_all != 0;
+  const bool is_of_call = header_.call != 0 && header_.call == lent_to_ &&
+                          header_.signature == message_flag(arriving_.tail() + 1, loan_.signature);
+  const bool fits = header_.place <= loan_.bytes && header_.bytes <= loan_.bytes - header_.place;
+  if (loan_.region != region_same_process || !is_of_call || !is_stored || !fits) return nullptr;
+  return reinterpret_cast<std::byte*>(loan_.offset) + header_.place;
 }
 
 void TcpReceiver::commit_if_whole() {
   if (!has_header_ || landed_ < header_.bytes) return;
   arriving_.commit(static_cast<std::uint32_t>(header_.bytes), header_.signature,
-                   DeliveryMode::staged);
+                   landing_ != nullptr ? DeliveryMode::push : DeliveryMode::staged);
   has_header_ = false;
 }
 

@@ -1,8 +1,9 @@
 // The receiving end of a tcp connection. It waits for the sender to show its ticket at the
-// listener, then reads each message into the next free slot of a private fifo. It reads nothing
-// while no slot is free.
+// listener. Then it reads each message into the next free slot of a private fifo, or to its place
+// in the memory that is lent for its call. It reads nothing while no slot is free.
 #pragma once
 
+#include "lib/transport/carrier.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/mapped.h"
 #include "transports/tcp/byte_stream.h"
@@ -26,7 +27,7 @@ struct Arrival {
   std::atomic<std::uint32_t> rung{0};  // changes when it has come
 };
 
-class TcpReceiver final : public Connection {
+class TcpReceiver final : public Connection, private Carrier {
  public:
   TcpReceiver(const LinkKey& key, const TransportEnvironment& environment,
               std::shared_ptr<FifoMemory> memory, std::shared_ptr<Arrival> arrival,
@@ -42,8 +43,19 @@ class TcpReceiver final : public Connection {
   bool at_end() const override { return closed_ && is_drained(); }
   void disarm() override {}
   bool same_address_space() const override { return false; }
+  Carrier* carrier() override { return this; }
 
  private:
+  // Carrier.
+  bool grants() const override { return false; }
+  std::shared_ptr<const void> hold(const void*, std::uint64_t) noexcept override { return memory_; }
+  void lend(const Loan& loan, std::uint64_t sequence) noexcept override {
+    loan_ = loan;
+    lent_to_ = sequence;
+  }
+  void end_loan() noexcept override { lent_to_ = 0; }
+  void cut_off() noexcept override { is_cut_off_ = true; }
+
   // What is read beyond the message at hand: small messages come many at a time, and a large one's
   // successor loses no more than this to a copy.
   static constexpr std::size_t max_ahead = 4096;
@@ -55,6 +67,9 @@ class TcpReceiver final : public Connection {
   Status use_ahead();
   Status take_header();
   Status note_closing();
+  // Where the payload of the message at hand goes: its place in lent memory; null: its slot.
+  std::byte* lent_place() const;
+  std::byte* place() const { return landing_ != nullptr ? landing_ : arriving_.place(); }
   void commit_if_whole();
   // All that came has been taken. The head is this process's: it is read where its thread wrote it.
   bool is_drained() const {
@@ -78,7 +93,11 @@ class TcpReceiver final : public Connection {
   const WireHeader common_;
   WireHeader header_;  // of the message at hand
   bool has_header_ = false;
-  std::size_t landed_ = 0;  // bytes of its payload in its slot
+  std::byte* landing_ = nullptr;  // lent_place() of it
+  std::size_t landed_ = 0;        // bytes of its payload that are there
+  Loan loan_;                     // for the call lent_to_, its sequence + 1; 0: for none
+  std::uint64_t lent_to_ = 0;
+  bool is_cut_off_ = false;
   std::array<std::byte, max_ahead> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;

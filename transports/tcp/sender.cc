@@ -18,13 +18,17 @@ TcpSender::TcpSender(const LinkKey& key, const TransportEnvironment& environment
                      StreamSecurity security, std::shared_ptr<SharedSocket> pair)
     : key_(key),
       memory_(std::move(memory)),
+      lent_(memory_->view.shape.slot_count),
+      held_(memory_),
       leaving_(memory_->view),
       common_(common_header(key, environment)),
       security_(std::move(security)),
       pair_(std::move(pair)),
       ticket_(endpoint.ticket),
       liveness_ns_(environment.liveness_ns),
-      dialer_(endpoint, environment) {}
+      dialer_(endpoint, environment) {
+  memory_->view.lent = lent_.data();
+}
 
 // The other way may go on: the peer learns here that nothing more comes.
 TcpSender::~TcpSender() {
@@ -36,7 +40,7 @@ TcpSender::~TcpSender() {
 
 Status TcpSender::progress() {
   if (!error_.ok()) return error_;
-  Status status = ready() ? ship() : join();
+  Status status = is_cut_off_ ? cut_off_failure() : ready() ? ship() : join();
   if (!status.ok()) fail(std::move(status));
   return error_;
 }
@@ -120,30 +124,51 @@ Status TcpSender::ship() {
   return {};
 }
 
+WireHeader TcpSender::header_of(std::uint64_t index, const SlotHeader& note) const {
+  WireHeader header = common_;
+  header.sequence = index;
+  header.signature = note.flag;
+  header.bytes = note.bytes;
+  if (note.delivery == DeliveryMode::staged) return header;
+  const LentParts& lent = lent_parts(memory_->view, index);
+  std::uint64_t end = lent.parts[0].target;
+  for (const LentPart& part : std::span(lent.parts).first(lent.count)) {
+    if (part.target != end) return header;  // it has several places, which a header cannot say
+    end += part.bytes;
+  }
+  if (lent.call == 0) return header;
+  header.call = lent.call;
+  header.place = lent.parts[0].target;
+  if (note.delivery == DeliveryMode::push) header.flags = wire_flag::final;
+  return header;
+}
+
 Result<std::size_t> TcpSender::gather(std::size_t* bytes) {
   const FifoView& fifo = memory_->view;
   const std::uint64_t end =
       leaving_.head() + std::min<std::uint64_t>(committed() - leaving_.head(), max_batch);
   std::size_t count = 0;
   std::size_t skip = sent_of_first_;
-  const auto add = [&](void* data, std::size_t size) {
+  const auto add = [&](const void* data, std::size_t size) {
     const std::size_t skipped = std::min(skip, size);
     skip -= skipped;
     if (size == skipped) return;
-    parts_[count++] = {static_cast<std::byte*>(data) + skipped, size - skipped};
+    auto* const first = const_cast<std::byte*>(static_cast<const std::byte*>(data));
+    parts_[count++] = {first + skipped, size - skipped};
     *bytes += size - skipped;
   };
   for (std::uint64_t index = leaving_.head(); index != end; ++index) {
     const SlotHeader& note = fifo.note(index);
-    if (note.delivery != DeliveryMode::staged || !note_fits(note, fifo.shape))
-      return internal_error(fmt::format("message {} of {} bytes with delivery {} over tcp", index,
-                                        note.bytes, static_cast<int>(note.delivery)));
+    if (!note_fits(note, fifo.shape))
+      return internal_error(fmt::format("message {} of {} bytes over tcp", index, note.bytes));
     PackedMessage& packed = packed_[index % max_batch];
-    packed.header = common_;
-    packed.header.sequence = index;
-    packed.header.signature = note.flag;
-    packed.header.bytes = note.bytes;
-    if (note.bytes <= packed.payload.size()) {
+    packed.header = header_of(index, note);
+    if (note.delivery != DeliveryMode::staged) {
+      const LentParts& lent = lent_parts(fifo, index);
+      add(&packed.header, sizeof packed.header);
+      for (const LentPart& part : std::span(lent.parts).first(lent.count))
+        add(part.source, part.bytes);
+    } else if (note.bytes <= packed.payload.size()) {
       std::memcpy(packed.payload.data(), fifo.slot(index), note.bytes);
       add(&packed, sizeof packed.header + note.bytes);
     } else {

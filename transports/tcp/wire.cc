@@ -28,7 +28,10 @@ std::string wire_fault(const WireHeader& header, const WireHeader& common,
     return fmt::format("channel {} of class {}; here it is {} of class {}", header.channel,
                        static_cast<int>(header.traffic), common.channel,
                        static_cast<int>(common.traffic));
-  if (header.flags != 0) return fmt::format("unknown flags {:#x}", header.flags);
+  if ((header.flags & ~wire_flag::final) != 0)
+    return fmt::format("unknown flags {:#x}", header.flags);
+  if (header.call == 0 && (header.flags != 0 || header.place != 0))
+    return fmt::format("place {} in no call, with flags {:#x}", header.place, header.flags);
   if (header.sequence != expected_sequence)
     return fmt::format("message number {}; expected {}", header.sequence, expected_sequence);
   if (header.bytes > max_bytes)

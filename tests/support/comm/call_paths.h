@@ -46,11 +46,11 @@ inline bool has_ucx() {
   return false;
 }
 
-// A transport whose slots the peer does not map has simple alone.
+// A transport whose slots the peer does not map has no lines.
 inline const std::vector<CallPath>& call_paths() {
   static const std::vector<CallPath> paths = [] {
     std::vector<CallPath> all = {
-        {"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}};
+        {"shm", "LL"}, {"shm", "Simple"}, {"shm", "Direct"}, {"tcp", "Simple"}, {"tcp", "Direct"}};
     if (has_active_rdma_port()) all.push_back({"rdma", "Simple"});
     if (has_ucx()) all.push_back({"ucx", "Simple"});
     return all;
