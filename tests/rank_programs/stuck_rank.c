@@ -60,7 +60,7 @@ static void reduce(gyreComm_t comm, size_t count) {
 static void deviate(const char* mode, gyreComm_t a, gyreComm_t b) {
   volatile unsigned long turns = 0;
   if (strcmp(mode, "busy") == 0)
-    while (1) ++turns;
+    while (++turns != 0) continue;  // for ever
   if (strcmp(mode, "destroys") == 0) check(gyreCommDestroy(a), NULL);
   if (strcmp(mode, "left_out") == 0 || strcmp(mode, "crossed") == 0) reduce(b, 77);
   if (strcmp(mode, "crossed") == 0) reduce(a, next_count());

@@ -49,7 +49,8 @@ TEST_CASE("a receiver that has listened and then computes for long is not taken 
           "[rdma]") {
   const int ports = GENERATE(1, 2);
   CAPTURE(ports);
-  const Network network(ports == 1 ? FakeVerbsOptions{} : two_nics());
+  const FakeVerbsOptions nics = ports == 1 ? FakeVerbsOptions() : two_nics();
+  const Network network(nics);
   EarlySender early;
   for (const std::int64_t at : {50, 60, 70})
     CHECK(text_of(early.link.sender->look_at_peer(at * ns_per_s, 10 * ns_per_s)) == "");
