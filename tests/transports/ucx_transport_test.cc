@@ -205,6 +205,23 @@ TEST_CASE("short messages need one credit for many, long ones one for two", "[uc
   CHECK(notices_for(257) == 320 + 320 / 2 + 320 * (257 + 32) / (16 << 10));
 }
 
+TEST_CASE("a receiver is ready once its first credit has left", "[ucx]") {
+  UcxNetwork network({.is_slow = true});
+  Side receiving(Kind::ucx), sending(Kind::ucx);
+  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
+                                               ucx_shape, sending.identity);
+  REQUIRE(listening.ok());
+  auto connection = sending.transport->connect({.peer = 0, .direction = Direction::send}, ucx_shape,
+                                               listening->endpoint);
+  REQUIRE(connection.ok());
+  REQUIRE((*connection)->progress().ok());
+  // The hello has come, and the credit is with UCX.
+  REQUIRE(listening->connection->progress().ok());
+  CHECK_FALSE(listening->connection->ready());
+  REQUIRE(listening->connection->progress().ok());
+  CHECK(listening->connection->ready());
+}
+
 TEST_CASE("messages are in order, whichever completes first", "[ucx]") {
   UcxNetwork network({.is_slow = true});
   UcxPair pair;

@@ -52,16 +52,13 @@ UcpReceiver::~UcpReceiver() {
     // Where UCX still writes.
     for (Coming& one : coming_)
       if (one.request.has_value()) engine_->keep(std::move(one.request), memory_);
+    if (welcoming_.has_value()) engine_->keep(std::move(welcoming_), welcome_);
     return Status();
   });
 }
 
 Status UcpReceiver::say_closing() {
-  UcpNotice closing;
-  closing.kind = UcpNoticeKind::closing;
-  closing.link = hello_->sender.link;
-  closing.number = arriving_.tail();
-  return engine_->tell(*peer_, closing);
+  return engine_->tell(*peer_, notice(UcpNoticeKind::closing, arriving_.tail()));
 }
 
 Status UcpReceiver::progress() {
@@ -83,6 +80,7 @@ Status UcpReceiver::turn() {
   GYRE_TRY(fault_);
   if (hello_ && peer_ == nullptr) GYRE_TRY(join());
   if (peer_ == nullptr) return {};
+  if (!is_ready_) GYRE_TRY(await_welcome());
   GYRE_TRY(land());
   GYRE_TRY(check_peer());
   return return_credit();
@@ -91,9 +89,30 @@ Status UcpReceiver::turn() {
 // The first credit says that this end is ready.
 Status UcpReceiver::join() {
   GYRE_ASSIGN(peer_, engine_->reach(hello_->sender.worker, distance_));
-  is_ready_ = true;
-  owes_credit_ = true;
+  *welcome_ = notice(UcpNoticeKind::credit, credited_);
+  GYRE_ASSIGN(welcoming_, engine_->send(*peer_, *welcome_, {}));
   return {};
+}
+
+// UCX may have to connect first, and does so while this end is moved: until then it is not ready.
+Status UcpReceiver::await_welcome() {
+  if (welcoming_.has_value()) {
+    const UcxStatus status = engine_->status_of(welcoming_);
+    if (status == loaded::ucp::in_progress) return {};
+    welcoming_.reset();
+    if (status != loaded::ucx::ok)
+      return loaded::ucp_failure(engine_->table(), "the first credit was not sent", status);
+  }
+  is_ready_ = true;
+  return {};
+}
+
+UcpNotice UcpReceiver::notice(UcpNoticeKind kind, std::uint64_t number) const {
+  UcpNotice made;
+  made.kind = kind;
+  made.link = hello_->sender.link;
+  made.number = number;
+  return made;
 }
 
 // In order: what is fetched may come later than what is short.
@@ -128,16 +147,13 @@ Status UcpReceiver::return_credit() {
   for (; counted_ != now; ++counted_)
     long_ones_ += coming(counted_).bytes > UcpWindow::max_short_bytes;
   const std::uint64_t untold = now - credited_;
-  const bool is_due = owes_credit_ || (is_asked_ && untold > 0) || untold * 2 >= window_.messages ||
+  const bool is_due = (is_asked_ && untold > 0) || untold * 2 >= window_.messages ||
                       long_ones_ * 2 >= window_.slots;
   if (!is_due || is_closed_) return {};
-  UcpNotice credit;
-  credit.kind = UcpNoticeKind::credit;
-  credit.link = hello_->sender.link;
-  credit.number = credited_ = now;
+  credited_ = now;
   long_ones_ = 0;
-  owes_credit_ = is_asked_ = false;
-  return engine_->tell(*peer_, credit);
+  is_asked_ = false;
+  return engine_->tell(*peer_, notice(UcpNoticeKind::credit, now));
 }
 
 void UcpReceiver::take(const UcpNotice& notice, const UcpArrival& arrival) noexcept {

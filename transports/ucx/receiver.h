@@ -62,6 +62,8 @@ class UcpReceiver final : public Connection, UcpSink {
   Status on_closing(const UcpNotice& notice);
   Status turn();
   Status join();
+  Status await_welcome();
+  UcpNotice notice(UcpNoticeKind kind, std::uint64_t number) const;
   Status land();
   Status check_peer() const;
   Status return_credit();
@@ -88,10 +90,11 @@ class UcpReceiver final : public Connection, UcpSink {
   std::vector<ShortMessage> aside_;  // made for the first that needs it
   std::optional<UcpHello> hello_;
   std::shared_ptr<UcpPeer> peer_;
+  const std::shared_ptr<UcpNotice> welcome_ = std::make_shared<UcpNotice>();
+  UcpRequest welcoming_;         // while UCX sends that
   std::uint64_t credited_;       // the head that the sender was told last
   std::uint64_t counted_;        // messages below it were looked at, whether they are long
   std::uint32_t long_ones_ = 0;  // of those that the sender was not told of
-  bool owes_credit_ = false;     // the first one
   bool is_asked_ = false;        // for the next one
   bool is_closed_ = false;
   std::uint64_t due_ = 0;  // with the closing notice: the number of messages
