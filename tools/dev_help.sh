@@ -278,7 +278,8 @@ usage: tools/dev launchers
 Runs the lines of docs/operations.md that start a job on several hosts, on two hosts made of network
 namespaces: by mpirun of Open MPI 4 and 5, MPICH and Intel MPI, by srun on a Slurm of two nodes that
 it starts, by torchrun, by hand, with the variables of Kubernetes, and on a Ray cluster. All have to
-learn the same bits. Then one command in a fresh clone trains.
+learn the same bits. Then one command in a fresh clone trains, and the steps of
+docs/examples/Containerfile are run in roots that debootstrap makes.
 
 It installs the launchers: Debian's packages, and wheels of PyPI (1 GB) in ~/.cache/gyre/launchers.
 torchrun is that of tools/dev torch, after its first call. All but the clone needs root.

@@ -3,7 +3,7 @@
 # that are made for them. Sourced by tools/dev.
 
 launcher_packages=(openmpi-bin mpich slurm-wlm munge libpmix-dev gcc python3 python3-venv iproute2
-  util-linux)
+  util-linux debootstrap debian-archive-keyring)
 
 command_bench() {
   configure_with_images none
@@ -46,7 +46,7 @@ command_launchers() {
   python3 tests/launchers/wheels.py "$cache/gyre/launchers"
   # torchrun is that of tools/dev torch, once it was called.
   export PATH="$PATH:$cache/gyre-torch/debian-forky/bin"
-  for name in launchers kubernetes ray clone; do
+  for name in launchers kubernetes ray clone containerfile; do
     python3 "tests/launchers/${name}_test.py" || code=1
   done
   return "$code"

@@ -329,20 +329,21 @@ void add_secrets(Seeds& seeds) {
 }
 
 void add_launcher_lines(Seeds& seeds) {
-  const auto line = [&](const char* name, std::string_view command, std::string_view wanted,
+  enum : std::uint8_t { get_result, barrier_out, my_kvsname };
+  enum : std::uint8_t { value, kvsname, no_word };
+  const auto line = [&](const char* name, std::uint8_t command, std::uint8_t wanted,
                         std::string_view text) {
-    seeds.add("launcher", name, Script(0).text(command).text(wanted).rest_text(text));
+    seeds.add("launcher", name, Script(0).number(command).number(wanted).rest_text(text));
   };
   constexpr std::string_view found = "cmd=get_result rc=0 msg=success value=00ff";
-  line("line", "get_result", "value", found);
-  line("line_without_code", "barrier_out", "", "cmd=barrier_out");
-  line("line_refused", "get_result", "value",
-       "cmd=get_result rc=-1 msg=key_not_found value=unknown");
-  line("line_other", "my_kvsname", "kvsname", found);
-  line("line_lacks", "get_result", "kvsname", found);
-  line("line_empty", "get_result", "value", "cmd=get_result value= rc=0");
-  line("line_spaces", "get_result", "value", "  cmd=get_result  value=1 value=2 ");
-  line("line_letters", "get_result", "value", "\x1b[31mcmd=get_result");
+  line("line", get_result, value, found);
+  line("line_without_code", barrier_out, no_word, "cmd=barrier_out");
+  line("line_refused", get_result, value, "cmd=get_result rc=-1 msg=key_not_found value=unknown");
+  line("line_other", my_kvsname, kvsname, found);
+  line("line_lacks", get_result, kvsname, found);
+  line("line_empty", get_result, value, "cmd=get_result value= rc=0");
+  line("line_spaces", get_result, value, "  cmd=get_result  value=1 value=2 ");
+  line("line_letters", get_result, value, "\x1b[31mcmd=get_result");
   const auto talk = [&](const char* name, const std::vector<std::string_view>& answers) {
     Script script(1);
     for (const std::string_view each : answers) script.text(each);
