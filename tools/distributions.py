@@ -194,7 +194,8 @@ class Root:
 
 def made_with(text):
     """Compiler and Catch2, from what Meson says as it configures."""
-    compiler = re.search(r"C\+\+ compiler for the host machine: (?:ccache )?(\S+) \((.*?) \"", text)
+    compiler = re.search(r"C\+\+ compiler for the host machine: (?:\S*ccache )?(\S+) \((.*?) \"",
+                         text)
     catch = re.search(r"dependency catch2 found: YES (\S+)", text)
     return f"{' '.join(compiler.groups()) if compiler else 'compiler unknown'}, " \
            f"Catch2 {catch.group(1) if catch else 'unknown'}"
