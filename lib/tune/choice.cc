@@ -222,15 +222,19 @@ Choice make_choice(const TuningInputs& inputs, const CallSize& size,
   return {&algorithm, protocol, piece_bytes_for(inputs, protocol, bytes, chunks)};
 }
 
-// A receiver's word of what it lends takes a message's time, and the sender waits for it. Beside
-// more bytes than these that is little. Reasoned, not measured.
-constexpr std::uint64_t max_staged_bytes = 512 << 10;
+// By RDMA a receiver's word of what it lends takes a message's time, and the sender waits for it.
+// Beside more bytes than these that is little: reasoned, not measured. By TCP there is no such
+// word: measured with bench/compare/settings.py (bench/results/settings.jsonl).
+std::uint64_t max_staged_bytes(const TuningInputs& inputs) {
+  return inputs.levels.back().medium == topology::Medium::sockets ? 256 << 10 : 512 << 10;
+}
 
 // What the row says, or lent memory where the row knows of none.
 Protocol preferred_protocol(const Row& row, const TuningInputs& inputs, const CallSize& size,
                             const Filter& filter) {
-  const bool may_lend = inputs.may_carry() && !row.mapped && size.bytes > max_staged_bytes &&
-                        row.protocol == Protocol::simple && filter.takes(Protocol::direct);
+  const bool may_lend = inputs.may_carry() && !row.mapped &&
+                        size.bytes > max_staged_bytes(inputs) && row.protocol == Protocol::simple &&
+                        filter.takes(Protocol::direct);
   return may_lend ? Protocol::direct : row.protocol;
 }
 

@@ -158,12 +158,14 @@ TEST_CASE("GPUs that memory does not reach have slots alone", "[tune]") {
 TEST_CASE("where wires reach lent memory, large calls lend it, unless the settings forbid it",
           "[tune]") {
   tune::TuningInputs carried = network;
-  carried.levels = one_level(GENERATE(Medium::verbs, Medium::sockets));
+  const Medium wire = GENERATE(Medium::verbs, Medium::sockets);
+  const std::uint64_t max_staged_bytes = wire == Medium::sockets ? 256 << 10 : 512 << 10;
+  carried.levels = one_level(wire);
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2) {
     CAPTURE(bytes);
     const auto choice = choose(carried, bytes);
     REQUIRE(choice.ok());
-    const Protocol expected = bytes > 512 << 10 ? Protocol::direct : Protocol::simple;
+    const Protocol expected = bytes > max_staged_bytes ? Protocol::direct : Protocol::simple;
     CHECK(choice->protocol == expected);
     CHECK(choice->algorithm == choose(network, bytes)->algorithm);
     CHECK(choice->piece_bytes == choose(network, bytes)->piece_bytes);
