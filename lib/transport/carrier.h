@@ -83,9 +83,9 @@ class Carrier {
   virtual bool grants() const { return true; }
   // The receiving end: what the sender may write in the call of this sequence. `loan.offset` is a
   // plain address, if anything is lent.
-  virtual void lend(const Loan& loan, std::uint64_t sequence) noexcept = 0;
-  // The call has got all its messages.
-  virtual void end_loan() noexcept = 0;
+  virtual void lend(const Loan& /*loan*/, std::uint64_t /*sequence*/) noexcept {}
+  // The receiving end: the call has got all its messages.
+  virtual void end_loan() noexcept {}
   // After a failure: from its return on the wire reads and writes nothing of what was lent. The
   // connection is of no use any more.
   virtual void cut_off() noexcept = 0;

@@ -60,8 +60,6 @@ class RdmaEnd : public Connection, protected Carrier, protected CompletionTaker 
   std::string refusal() const override { return refusal_; }
   std::vector<std::string> ports() const override;
   std::shared_ptr<const void> hold(const void*, std::uint64_t) noexcept override { return nullptr; }
-  void lend(const Loan&, std::uint64_t) noexcept override {}
-  void end_loan() noexcept override {}
   // The next `progress` says that it was.
   void cut_off() noexcept override { link_.drop(); }
 

@@ -19,7 +19,6 @@ TcpSender::TcpSender(const LinkKey& key, const TransportEnvironment& environment
     : key_(key),
       memory_(std::move(memory)),
       lent_(memory_->view.shape.slot_count),
-      held_(memory_),
       leaving_(memory_->view),
       common_(common_header(key, environment)),
       security_(std::move(security)),

@@ -45,9 +45,7 @@ class TcpSender final : public Connection, private Carrier {
 
   // Carrier. The kernel copies what it takes: any memory will do, and nothing is kept of it.
   bool grants() const override { return false; }
-  std::shared_ptr<const void> hold(const void*, std::uint64_t) noexcept override { return held_; }
-  void lend(const Loan&, std::uint64_t) noexcept override {}
-  void end_loan() noexcept override {}
+  std::shared_ptr<const void> hold(const void*, std::uint64_t) noexcept override { return memory_; }
   void cut_off() noexcept override { is_cut_off_ = true; }
 
   Status join();
@@ -64,8 +62,7 @@ class TcpSender final : public Connection, private Carrier {
 
   const LinkKey key_;
   const std::shared_ptr<FifoMemory> memory_;
-  std::vector<LentParts> lent_;             // by slot; the executor writes it
-  const std::shared_ptr<const void> held_;  // of any memory
+  std::vector<LentParts> lent_;  // by slot; the executor writes it
   bool is_cut_off_ = false;
   SlotReader leaving_;             // the messages that the kernel has not taken whole
   std::size_t sent_of_first_ = 0;  // bytes of the first, header included, that it has taken

@@ -242,6 +242,15 @@ Result<UcpRequest> UcpEngine::send(const UcpPeer& peer, const UcpNotice& notice,
                                                bytes.data(), bytes.size(), &parameters));
 }
 
+Result<bool> UcpEngine::has_completed(UcpRequest& request, std::string_view failed) const {
+  if (!request.has_value()) return true;
+  const UcxStatus status = status_of(request);
+  if (status == ucp::in_progress) return false;
+  request.reset();
+  if (status != ok) return ucp_failure(table(), failed, status);
+  return true;
+}
+
 Status UcpEngine::tell(const UcpPeer& peer, const UcpNotice& notice,
                        std::vector<std::uint8_t> bytes) {
   if (peer.failure != ok) return {};  // whoever depends on it looks there

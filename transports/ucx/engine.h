@@ -19,6 +19,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -100,6 +101,9 @@ class UcpEngine {
   loaded::UcxStatus status_of(const UcpRequest& request) const {
     return table().request_status(request.get().request);
   }
+  // True once UCX is done with it, or if it is none: it is none then. `failed`: what is said if it
+  // did not end well.
+  Result<bool> has_completed(UcpRequest& request, std::string_view failed) const;
   // Gives up the connection: from now on UCX reads nothing that was to be sent there.
   void cut(UcpPeer& peer) noexcept;
   // Keeps the memory of a request until that has completed.

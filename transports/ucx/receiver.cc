@@ -10,18 +10,13 @@
 
 namespace gyre::transport {
 
-using loaded::UcxStatus;
-
 UcpReceiver::UcpReceiver(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
                          UcpEngine::Distance distance, std::shared_ptr<FifoMemory> memory,
                          IssuedTicket ticket, std::string listener, Refuse refuse)
-    : key_(key),
-      engine_(std::move(engine)),
+    : UcpEnd("ucx from rank", key.peer, std::move(engine), std::move(memory), std::move(listener)),
       distance_(distance),
-      memory_(std::move(memory)),
       ticket_(std::move(ticket)),
       refuse_(std::move(refuse)),
-      process_(std::move(listener)),
       window_(UcpWindow::of(memory_->view.shape)),
       arriving_(memory_->view),
       coming_(window_.messages),
@@ -34,8 +29,7 @@ Result<std::unique_ptr<UcpReceiver>> UcpReceiver::make(
   std::unique_ptr<UcpReceiver> made(new UcpReceiver(key, std::move(engine), distance,
                                                     std::move(memory), std::move(ticket),
                                                     std::move(listener), std::move(refuse)));
-  const auto held = made->engine_->hold();
-  GYRE_ASSIGN(made->link_, made->engine_->join(*made));
+  GYRE_TRY(made->join_engine());
   return made;
 }
 
@@ -61,21 +55,6 @@ Status UcpReceiver::say_closing() {
   return engine_->tell(*peer_, notice(UcpNoticeKind::closing, arriving_.tail()));
 }
 
-Status UcpReceiver::progress() {
-  if (!error_.ok()) return error_;
-  const auto held = engine_->hold();
-  engine_->progress();
-  Status status = turn();
-  if (!status.ok()) fail(std::move(status));
-  return error_;
-}
-
-void UcpReceiver::fail(Status status) {
-  const std::string_view way = peer_ != nullptr ? std::string_view(peer_->way) : "not connected";
-  error_ = link_failure(std::move(status), fmt::format("ucx from rank {} ({})", key_.peer, way),
-                        key_.peer);
-}
-
 Status UcpReceiver::turn() {
   GYRE_TRY(fault_);
   if (hello_ && peer_ == nullptr) GYRE_TRY(join());
@@ -96,23 +75,8 @@ Status UcpReceiver::join() {
 
 // UCX may have to connect first, and does so while this end is moved: until then it is not ready.
 Status UcpReceiver::await_welcome() {
-  if (welcoming_.has_value()) {
-    const UcxStatus status = engine_->status_of(welcoming_);
-    if (status == loaded::ucp::in_progress) return {};
-    welcoming_.reset();
-    if (status != loaded::ucx::ok)
-      return loaded::ucp_failure(engine_->table(), "the first credit was not sent", status);
-  }
-  is_ready_ = true;
+  GYRE_ASSIGN(is_ready_, engine_->has_completed(welcoming_, "the first credit was not sent"));
   return {};
-}
-
-UcpNotice UcpReceiver::notice(UcpNoticeKind kind, std::uint64_t number) const {
-  UcpNotice made;
-  made.kind = kind;
-  made.link = hello_->sender.link;
-  made.number = number;
-  return made;
 }
 
 // In order: what is fetched may come later than what is short.
@@ -120,13 +84,8 @@ Status UcpReceiver::land() {
   for (;;) {
     Coming& next = coming(arriving_.tail());
     if (next.place == Landing::nowhere) return {};
-    if (next.request.has_value()) {
-      const UcxStatus status = engine_->status_of(next.request);
-      if (status == loaded::ucp::in_progress) return {};
-      next.request.reset();
-      if (status != loaded::ucx::ok)
-        return loaded::ucp_failure(engine_->table(), "a message did not come", status);
-    }
+    GYRE_ASSIGN(const bool is_here, engine_->has_completed(next.request, "a message did not come"));
+    if (!is_here) return {};
     if (!arriving_.has_credit()) return {};
     if (next.place == Landing::aside)
       std::memcpy(arriving_.place(), aside_[arriving_.tail() & (window_.messages - 1)].data(),
@@ -179,6 +138,7 @@ Status UcpReceiver::on_hello(const UcpArrival& arrival) {
   const trust::Ticket& ticket = ticket_.get().ticket;
   if (hello && CRYPTO_memcmp(hello->ticket.data(), ticket.data(), ticket.size()) == 0)
     hello_ = std::move(hello);
+  if (hello_) peers_link_ = hello_->sender.link;
   return {};
 }
 
@@ -237,28 +197,10 @@ bool UcpReceiver::at_end() const {
   return has_all() && head() == arriving_.tail();
 }
 
-Status UcpReceiver::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) {
-  GYRE_TRY(progress());
-  if (is_closed()) return {};
-  Status looked = process_.look();
-  if (!looked.ok()) fail(std::move(looked));
-  return error_;
-}
-
-bool UcpReceiver::is_closed() const {
-  const auto held = engine_->hold();
-  return is_closed_;
-}
-
 void UcpReceiver::arm(WaitSet& set) {
-  if (!error_.ok()) return;
-  const auto held = engine_->hold();
-  engine_->arm(set);
-  Status status = turn();
+  UcpEnd::arm(set);
   // This end waits for a message that will not come.
-  if (status.ok() && has_all() && head() == arriving_.tail())
-    status = Status(Code::RemoteError, "the peer closed the connection");
-  if (!status.ok()) fail(std::move(status));
+  if (error_.ok() && at_end()) fail(Status(Code::RemoteError, "the peer closed the connection"));
 }
 
 }  // namespace gyre::transport

@@ -11,23 +11,21 @@
 
 namespace gyre::transport {
 
-using loaded::UcxStatus;
-
 UcpSender::UcpSender(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
                      std::shared_ptr<UcpPeer> peer, std::shared_ptr<FifoMemory> memory,
                      UcpTarget target, AsksForRefusal is_refused)
-    : key_(key),
-      engine_(std::move(engine)),
-      peer_(std::move(peer)),
-      memory_(std::move(memory)),
+    : UcpEnd("ucx to rank", key.peer, std::move(engine), std::move(memory),
+             target.receiver.listener),
       target_(std::move(target)),
       is_refused_(std::move(is_refused)),
-      process_(target_.receiver.listener),
       window_(UcpWindow::of(memory_->view.shape)),
       leaving_(memory_->view),
       sent_(memory_->view.shape.first),
       in_flight_(std::make_shared<std::vector<Leaving>>(window_.slots)),
-      credited_(sent_) {}
+      credited_(sent_) {
+  peer_ = std::move(peer);
+  peers_link_ = target_.receiver.link;
+}
 
 Result<std::unique_ptr<UcpSender>> UcpSender::make(const LinkKey& key,
                                                    std::shared_ptr<UcpEngine> engine,
@@ -41,8 +39,7 @@ Result<std::unique_ptr<UcpSender>> UcpSender::make(const LinkKey& key,
                                                 std::move(is_refused)));
   made->lent_.resize(lending);
   if (lending > 0) made->memory_->view.lent = made->lent_.data();
-  const auto held = made->engine_->hold();
-  GYRE_ASSIGN(made->link_, made->engine_->join(*made));
+  GYRE_TRY(made->join_engine());
   return made;
 }
 
@@ -67,28 +64,6 @@ void UcpSender::keep_memory() {
   if (sweep_.has_value()) engine_->keep(std::move(sweep_), swept_);
 }
 
-Status UcpSender::progress() {
-  if (!error_.ok()) return error_;
-  const auto held = engine_->hold();
-  engine_->progress();
-  Status status = turn();
-  if (!status.ok()) fail(std::move(status));
-  return error_;
-}
-
-void UcpSender::fail(Status status) {
-  error_ = link_failure(std::move(status),
-                        fmt::format("ucx to rank {} ({})", key_.peer, peer_->way), key_.peer);
-}
-
-UcpNotice UcpSender::notice(UcpNoticeKind kind, std::uint64_t number) const {
-  UcpNotice made;
-  made.kind = kind;
-  made.link = target_.receiver.link;
-  made.number = number;
-  return made;
-}
-
 Status UcpSender::turn() {
   if (has_lied_) return Status(Code::RemoteError, "the receiver sent a notice that is not ours");
   if (!has_said_hello_) GYRE_TRY(say_hello());
@@ -99,7 +74,7 @@ Status UcpSender::turn() {
     return {};
   }
   if (!std::exchange(is_ready_, true))
-    log_info(Subsystem::net, "ucx to rank {}: UCX {} by {}", key_.peer,
+    log_info(Subsystem::net, "ucx to rank {}: UCX {} by {}", peer_rank_,
              loaded::release_of(engine_->table()), peer_->way);
   GYRE_TRY(retire());
   GYRE_TRY(ship());
@@ -132,13 +107,8 @@ Status UcpSender::check_peer() {
 Status UcpSender::retire() {
   while (leaving_.head() != sent_) {
     UcpRequest& request = (*in_flight_)[leaving_.head() & (window_.slots - 1)].request;
-    if (request.has_value()) {
-      const UcxStatus status = engine_->status_of(request);
-      if (status == loaded::ucp::in_progress) return {};
-      request.reset();
-      if (status != loaded::ucx::ok)
-        return loaded::ucp_failure(engine_->table(), "a message was not sent", status);
-    }
+    GYRE_ASSIGN(const bool has_left, engine_->has_completed(request, "a message was not sent"));
+    if (!has_left) return {};
     leaving_.release();
   }
   return {};
@@ -204,13 +174,8 @@ Status UcpSender::ask_for_credit() {
 }
 
 Status UcpSender::sweep() {
-  if (sweep_.has_value()) {
-    const UcxStatus status = engine_->status_of(sweep_);
-    if (status == loaded::ucp::in_progress) return {};
-    sweep_.reset();
-    if (status != loaded::ucx::ok)
-      return loaded::ucp_failure(engine_->table(), "a notice was not sent", status);
-  }
+  GYRE_ASSIGN(const bool is_swept, engine_->has_completed(sweep_, "a notice was not sent"));
+  if (!is_swept) return {};
   if (leaving_.head() != committed() || unswept_bytes_ <= max_unswept_bytes) return {};
   *swept_ = notice(UcpNoticeKind::sweep);
   unswept_bytes_ = 0;
@@ -243,27 +208,6 @@ void UcpSender::take(const UcpNotice& notice, const UcpArrival& arrival) noexcep
   } else {
     has_lied_ = true;
   }
-}
-
-Status UcpSender::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) {
-  GYRE_TRY(progress());
-  if (is_closed()) return {};
-  Status looked = process_.look();
-  if (!looked.ok()) fail(std::move(looked));
-  return error_;
-}
-
-bool UcpSender::is_closed() const {
-  const auto held = engine_->hold();
-  return is_closed_;
-}
-
-void UcpSender::arm(WaitSet& set) {
-  if (!error_.ok()) return;
-  const auto held = engine_->hold();
-  engine_->arm(set);
-  Status status = turn();
-  if (!status.ok()) fail(std::move(status));
 }
 
 }  // namespace gyre::transport

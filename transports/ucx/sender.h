@@ -4,9 +4,7 @@
 #pragma once
 
 #include "lib/transport/carrier.h"
-#include "lib/transport/mapped.h"
-#include "transports/ucx/engine.h"
-#include "transports/ucx/local_process.h"
+#include "transports/ucx/end.h"
 #include "transports/ucx/window.h"
 
 #include <cstdint>
@@ -25,7 +23,7 @@ struct UcpTarget {
   std::string own_address;
 };
 
-class UcpSender final : public Connection, UcpSink, Carrier {
+class UcpSender final : public UcpEnd, Carrier {
  public:
   // Whether the receiver has said that it will not join.
   using AsksForRefusal = std::function<bool()>;
@@ -37,16 +35,8 @@ class UcpSender final : public Connection, UcpSink, Carrier {
                                                  UcpTarget target, AsksForRefusal is_refused);
   ~UcpSender() override;
 
-  bool ready() const override { return is_ready_; }
-  const FifoView& fifo() const override { return memory_->view; }
-  Status progress() override;
   bool flushed() const override { return flushed_to(committed()); }
   bool flushed_to(std::uint64_t tail) const override;
-  bool needs_progress() const override { return true; }
-  void arm(WaitSet& set) override;
-  Status look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) override;
-  void disarm() override {}
-  bool same_address_space() const override { return false; }
   // Of links for sends alone: a collective would have to be lent the receiver's memory, too.
   Carrier* carrier() override { return lent_.empty() ? nullptr : this; }
 
@@ -60,10 +50,8 @@ class UcpSender final : public Connection, UcpSink, Carrier {
   void take(const UcpNotice& notice, const UcpArrival& arrival) noexcept override;
   // UCX reads any memory, and looks after its registration.
   std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept override;
-  void lend(const Loan&, std::uint64_t) noexcept override {}
-  void end_loan() noexcept override {}
   void cut_off() noexcept override;
-  Status turn();
+  Status turn() override;
   Status say_hello();
   Status check_peer();
   Status retire();
@@ -73,20 +61,11 @@ class UcpSender final : public Connection, UcpSink, Carrier {
   Status ask_for_credit();
   Status sweep();
   void keep_memory();
-  void fail(Status status);
-  UcpNotice notice(UcpNoticeKind kind, std::uint64_t number = 0) const;
   std::uint64_t committed() const;
-  bool is_closed() const;
 
-  const LinkKey key_;
-  const std::shared_ptr<UcpEngine> engine_;
-  const std::shared_ptr<UcpPeer> peer_;
-  const std::shared_ptr<FifoMemory> memory_;
   const UcpTarget target_;
   const AsksForRefusal is_refused_;
-  LocalProcess process_;  // the receiver's
   const UcpWindow window_;
-  std::uint64_t link_ = 0;       // of this end
   std::vector<LentParts> lent_;  // of each slot's message
   SlotReader leaving_;           // the messages that UCX has not sent whole
   std::uint64_t sent_;           // the next one that UCX is to be given
@@ -101,14 +80,11 @@ class UcpSender final : public Connection, UcpSink, Carrier {
   std::uint64_t unswept_bytes_ = 0;
   bool has_said_hello_ = false;
   bool has_asked_ = false;  // for credit, since the last one
-  bool is_ready_ = false;
   // What the receiver has told. Written by whoever holds the engine.
   bool has_credit_ = false;
   std::uint64_t credited_;
-  bool is_closed_ = false;
   std::uint64_t arrived_ = 0;  // with the closing notice: the messages below have come
   bool has_lied_ = false;
-  Status error_;
 };
 
 }  // namespace gyre::transport

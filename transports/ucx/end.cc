@@ -1,0 +1,66 @@
+#include "transports/ucx/end.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace gyre::transport {
+
+UcpEnd::UcpEnd(std::string_view toward, int peer_rank, std::shared_ptr<UcpEngine> engine,
+               std::shared_ptr<FifoMemory> memory, std::string listener)
+    : toward_(toward),
+      peer_rank_(peer_rank),
+      engine_(std::move(engine)),
+      memory_(std::move(memory)),
+      process_(std::move(listener)) {}
+
+Status UcpEnd::join_engine() {
+  const auto held = engine_->hold();
+  GYRE_ASSIGN(link_, engine_->join(*this));
+  return {};
+}
+
+Status UcpEnd::progress() {
+  if (!error_.ok()) return error_;
+  const auto held = engine_->hold();
+  engine_->progress();
+  Status status = turn();
+  if (!status.ok()) fail(std::move(status));
+  return error_;
+}
+
+void UcpEnd::fail(Status status) {
+  const std::string_view way = peer_ != nullptr ? std::string_view(peer_->way) : "not connected";
+  error_ = link_failure(std::move(status), fmt::format("{} {} ({})", toward_, peer_rank_, way),
+                        peer_rank_);
+}
+
+UcpNotice UcpEnd::notice(UcpNoticeKind kind, std::uint64_t number) const {
+  UcpNotice made;
+  made.kind = kind;
+  made.link = peers_link_;
+  made.number = number;
+  return made;
+}
+
+void UcpEnd::arm(WaitSet& set) {
+  if (!error_.ok()) return;
+  const auto held = engine_->hold();
+  engine_->arm(set);
+  Status status = turn();
+  if (!status.ok()) fail(std::move(status));
+}
+
+Status UcpEnd::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) {
+  GYRE_TRY(progress());
+  const auto is_closed = [this] {
+    const auto held = engine_->hold();
+    return is_closed_;
+  };
+  if (is_closed()) return {};
+  Status looked = process_.look();
+  if (!looked.ok()) fail(std::move(looked));
+  return error_;
+}
+
+}  // namespace gyre::transport
