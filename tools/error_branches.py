@@ -13,6 +13,7 @@ import re
 import sys
 
 import llvm_coverage
+import test_programs
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
@@ -144,7 +145,8 @@ def main(words):
     if words[0] == "--tests":
         print(*names_of_tests(subject))
         return 0
-    programs = [os.path.join(words[0], "tests", name) for name in names_of_tests(subject)]
+    commands = test_programs.commands(words[0], names_of_tests(subject))
+    programs = sorted({os.path.join(words[0], first) for first, *_ in commands.values()})
     functions = llvm_coverage.functions(programs, llvm_coverage.merge_profiles(words[0]))
     return 1 if report(Counts(functions), files_of(subject.sources)) else 0
 

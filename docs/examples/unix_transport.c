@@ -1,12 +1,13 @@
 /* A transport plug-in: streams over Unix sockets, between processes and threads of one host.
  *
- *     cc -std=c99 -shared -fPIC unix_transport.c $(pkg-config --cflags gyre) -o
- * libunix_transport.so GYRE_TRANSPORT_PLUGIN=$PWD/libunix_transport.so GYRE_TRANSPORT=unix gyre run
- * -n 2 ./program
+ *     cc -std=c99 -shared -fPIC unix_transport.c $(pkg-config --cflags gyre) \
+ *        -o libunix_transport.so
+ *     export GYRE_TRANSPORT_PLUGIN=$PWD/libunix_transport.so GYRE_TRANSPORT=unix
+ *     gyre run -n 2 ./program
  *
- * gyre/transport.h is the manual. A listener is a socket with
- * a name in the abstract namespace, which is its endpoint. */
-#define _GNU_SOURCE
+ * gyre/transport.h is the manual. A listener is a socket with a name in the abstract namespace,
+ * which is its endpoint. */
+#define _GNU_SOURCE 1
 
 #include <gyre/transport.h>
 

@@ -7,6 +7,8 @@
 #include <link.h>
 #include <string>
 
+namespace no_driver_test {
+
 namespace {
 
 bool has_driver() {
@@ -73,3 +75,5 @@ TEST_CASE("who asks for no device works on host memory", "[no_driver]") {
   CHECK(gyreMemFree(memory) == gyreSuccess);
   CHECK(gyreCommDestroy(comm) == gyreSuccess);
 }
+
+}  // namespace no_driver_test

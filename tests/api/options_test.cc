@@ -9,6 +9,8 @@
 
 #include <functional>
 
+namespace options_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 using namespace gyre::tests;
@@ -128,3 +130,5 @@ TEST_CASE("a transport between hosts leaves the others out", "[options]") {
   const WithVariables variables(Variables{{"GYRE_TRANSPORT", "tcp"}});
   CHECK(make_options(&config)->settings.transport == "tcp");
 }
+
+}  // namespace options_test

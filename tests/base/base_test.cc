@@ -9,6 +9,8 @@
 #include <new>
 #include <stdexcept>
 
+namespace base_test {
+
 using namespace gyre;
 
 TEST_CASE("a status keeps its code and its cause when callers add to it", "[base]") {
@@ -235,3 +237,5 @@ TEST_CASE("a range of memory holds its own bytes, and meets what shares one with
   CHECK_FALSE(meets(0, 4));
   CHECK_FALSE(meets(12, 4));
 }
+
+}  // namespace base_test

@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+namespace handle_table_test {
+
 using namespace gyre;
 
 namespace {
@@ -139,3 +141,5 @@ TEST_CASE("no more than 2^20 ops are made, and a free number is found among them
   CHECK(ops.destroy(free).ok());
   CHECK(ops.make(ElementType::int8, 7).ok());
 }
+
+}  // namespace handle_table_test

@@ -24,6 +24,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+namespace log_reader_test {
+
 using namespace gyre;
 
 namespace {
@@ -263,3 +265,5 @@ TEST_CASE("a descriptor of the library is never one of the standard streams", "[
             demand(fcntl(standard, F_GETFD) == -1 && errno == EBADF);
         }) == 0);
 }
+
+}  // namespace log_reader_test

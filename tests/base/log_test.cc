@@ -9,6 +9,8 @@
 #include <string>
 #include <unistd.h>
 
+namespace log_test {
+
 using namespace gyre;
 
 namespace {
@@ -134,3 +136,5 @@ TEST_CASE("nothing is put into words that nobody reads", "[log]") {
   if (logs_info(Subsystem::net)) log_info(Subsystem::net, "{}", say());
   CHECK(times == 1);
 }
+
+}  // namespace log_test

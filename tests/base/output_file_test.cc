@@ -18,6 +18,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+namespace output_file_test {
+
 using namespace gyre;
 
 namespace {
@@ -151,3 +153,5 @@ TEST_CASE("an output file keeps its old text only where that is meant", "[output
   CHECK(text_of(path).empty());
   CHECK(open_output_file("/dev/null", OldText::goes).ok());
 }
+
+}  // namespace output_file_test

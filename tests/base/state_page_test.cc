@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <thread>
 
+namespace state_page_test {
+
 using namespace gyre;
 
 namespace {
@@ -511,3 +513,5 @@ TEST_CASE("flights are written as lines of JSON, to the file that the pattern na
   CHECK(lines[3]["end_ns"] >= lines[3]["start_ns"]);
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace state_page_test

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <limits>
 
+namespace bench_check_test {
+
 using namespace gyre;
 using namespace gyre::bench;
 
@@ -236,3 +238,5 @@ TEST_CASE("percentiles are times that occurred") {
   CHECK(summarize(std::vector<double>{3}).p99 == 3);
   CHECK(summarize({}).most == 0);
 }
+
+}  // namespace bench_check_test

@@ -16,6 +16,8 @@
 #include <sstream>
 #include <unistd.h>
 
+namespace bench_device_test {
+
 using namespace gyre;
 using namespace gyre::bench;
 using namespace gyre::tests;
@@ -250,3 +252,5 @@ TEST_CASE("the header tells of ranks that share a GPU, and of processes that tak
   CHECK(seat_line(seat(3, 77, "a", false)) ==
         "#  Rank  3 Group  0 Pid     77 on       node device  0 [0000:19:00] H\n");
 }
+
+}  // namespace bench_device_test

@@ -14,6 +14,8 @@
 #include <numeric>
 #include <unistd.h>
 
+namespace bench_kernels_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -102,3 +104,5 @@ TEST_CASE("rings race on a device, end, and are right") {
   }
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace bench_kernels_test

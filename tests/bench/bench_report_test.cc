@@ -16,6 +16,8 @@
 #include <sstream>
 #include <unistd.h>
 
+namespace bench_report_test {
+
 using namespace gyre;
 using namespace gyre::bench;
 
@@ -321,3 +323,5 @@ TEST_CASE("the largest size leaves a sixteenth of the memory, or half where litt
   CHECK(largest_size(gib, 16 * gib, 1, 2) == gib / 4);
   CHECK(largest_size(0, 16 * gib, 1, 2) == UINT64_MAX);
 }
+
+}  // namespace bench_report_test

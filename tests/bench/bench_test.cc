@@ -9,6 +9,8 @@
 #include <map>
 #include <sstream>
 
+namespace bench_test {
+
 using namespace gyre;
 using namespace gyre::bench;
 
@@ -223,3 +225,5 @@ TEST_CASE("processes are split into groups as the variables say") {
   CHECK(color("AND", 5) == -1);
   CHECK(color("XOR 2", 5) == -1);
 }
+
+}  // namespace bench_test

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <unistd.h>
 
+namespace bench_traffic_test {
+
 using namespace gyre;
 using namespace gyre::bench;
 
@@ -189,3 +191,5 @@ TEST_CASE("the summary shows each rank's bytes, and is wanted by 0 or 1 alone") 
         "GYRE_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=generated nranks=4 total_bytes=6144 "
         "spread=1.000 time_usec=0.00");
 }
+
+}  // namespace bench_traffic_test

@@ -25,6 +25,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import test_programs  # noqa: E402
+
 FOLDER = os.path.join(HERE, "plants")
 LIBRARY = ["lib", "transports", "kernels/cpu", "tools/gyre"]
 # What scripts start that are tests.
@@ -84,9 +87,9 @@ class Tree:
     # ------------------------------------------------------------------ catching
 
     def targets(self, plant):
-        listed = self.call(["ninja", "-C", self.build, "-t", "targets", "all"]).stdout
-        programs = [f"tests/{name}" for name in plant.tests if f"tests/{name}:" in listed]
-        return [*PROGRAMS, *programs]
+        commands = test_programs.commands(self.build, plant.tests)
+        # A script's command begins with Python, which is at an absolute place.
+        return [*PROGRAMS, *{first for first, *_ in commands.values() if not os.path.isabs(first)}]
 
     def catchers(self, plant):
         """{what may catch it: (command, how long it may take)}."""

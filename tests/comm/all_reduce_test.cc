@@ -14,6 +14,8 @@
 #include <fstream>
 #include <memory>
 
+namespace all_reduce_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -309,3 +311,5 @@ TEST_CASE("a call beyond 2^31 bytes is right", "[collectives]") {
     (void)gyreMemFree(memory);
   });
 }
+
+}  // namespace all_reduce_test

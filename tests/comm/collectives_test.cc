@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <memory>
 
+namespace collectives_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -188,3 +190,5 @@ TEST_CASE("nobody leaves a barrier before everybody has entered", "[collectives]
     });
   }
 }
+
+}  // namespace collectives_test

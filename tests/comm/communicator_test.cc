@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <thread>
 
+namespace communicator_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -526,3 +528,5 @@ TEST_CASE("256 ranks of one process cost it no threads, and few descriptors and 
     CHECK(found->back() <= 1.5 * std::max(promised, 1.0));
   }
 }
+
+}  // namespace communicator_test

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+namespace crowded_process_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -122,3 +124,5 @@ TEST_CASE("a process reaches all buffers that the ranks of another one lend for 
                  [&](RankBoard& board, int process) { take_part(board, process, world); });
   CHECK(ends == std::vector<int>(ranks_each.size(), 0));
 }
+
+}  // namespace crowded_process_test

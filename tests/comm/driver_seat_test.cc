@@ -3,6 +3,8 @@
 
 #include "tests/support/catch.h"
 
+namespace driver_seat_test {
+
 using gyre::comm::DriverSeat;
 using TakeResult = DriverSeat::TakeResult;
 
@@ -19,3 +21,5 @@ TEST_CASE("who leaves a seat twice does not take it from the next one") {
   seat.leave(&second);
   CHECK(seat.take(&third, false) == TakeResult::newly);
 }
+
+}  // namespace driver_seat_test

@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <string>
 
+namespace endurance_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -196,3 +198,5 @@ TEST_CASE("a thousand communicators live side by side", "[.soak]") {
   for (const bool over_tcp : {false, true})
     for (const int ranks : {2, 4}) check_throng(ranks, 1000, over_tcp);
 }
+
+}  // namespace endurance_test

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+namespace group_order_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -218,3 +220,5 @@ TEST_CASE("each call of a group has a deadline of its own") {
       },
       &config);
 }
+
+}  // namespace group_order_test

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string>
 
+namespace host_exchange_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 using namespace gyre::test;
@@ -92,3 +94,5 @@ TEST_CASE("a message is received before the sender's own endpoint has come") {
   CHECK(received == sent);
   for (const auto& member : meeting.members) member->leave();
 }
+
+}  // namespace host_exchange_test

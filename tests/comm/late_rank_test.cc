@@ -7,6 +7,8 @@
 #include <atomic>
 #include <vector>
 
+namespace late_rank_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -98,3 +100,5 @@ TEST_CASE("those that wait reduce what a late rank has begun, in its memory, too
       run_forked(size, [&](RankBoard& board, int rank) { take_part(board, rank, size); });
   CHECK(ends == std::vector<int>(static_cast<std::size_t>(size), 0));
 }
+
+}  // namespace late_rank_test

@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace lent_memory_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -101,3 +103,5 @@ TEST_CASE("memory that was freed is nobody's any more, though others had mapped 
   });
   CHECK(ends == std::vector<int>(ranks, 0));
 }
+
+}  // namespace lent_memory_test

@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace log_rank_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -77,3 +79,5 @@ TEST_CASE("lines show no rank where a process has several", "[log]") {
   });
   CHECK(ends == std::vector<int>(1, 0));
 }
+
+}  // namespace log_rank_test

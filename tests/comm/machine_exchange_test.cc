@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+namespace machine_exchange_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 using topology::NodeKind;
@@ -305,3 +307,5 @@ TEST_CASE("orders of rings begin with rank 0, and equal ones are one") {
   CHECK(ring_orders(found) ==
         std::vector<std::vector<std::int32_t>>{{0, 1, 2}, {0, 1, 2}, {0, 2, 1}});
 }
+
+}  // namespace machine_exchange_test

@@ -18,6 +18,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace metrics_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::test;
@@ -349,3 +351,5 @@ TEST_CASE("what is not a dead socket of ours is left where it is", "[metrics]") 
   }
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 4);
 }
+
+}  // namespace metrics_test

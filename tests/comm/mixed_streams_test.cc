@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+namespace mixed_streams_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -191,3 +193,5 @@ TEST_CASE("a group's order is that of its calls on streams, and then of those wi
     });
   }
 }
+
+}  // namespace mixed_streams_test

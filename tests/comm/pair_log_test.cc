@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace pair_log_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("a GYRE_TOPO_FILE that is none is an error that names it", "[log]") {
   });
   CHECK(ends == std::vector<int>(1, 0));
 }
+
+}  // namespace pair_log_test

@@ -5,6 +5,8 @@
 
 #include <string>
 
+namespace plan_chooser_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 
@@ -50,3 +52,5 @@ TEST_CASE("a call whose messages do not fit GYRE_BUFFSIZE is refused on all rank
     CHECK(choose(large, Function::all_to_all, plan::Collective::all_to_all, 2 * page_bytes).ok());
   }
 }
+
+}  // namespace plan_chooser_test

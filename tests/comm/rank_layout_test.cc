@@ -10,6 +10,8 @@
 
 #include <vector>
 
+namespace rank_layout_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 
@@ -151,3 +153,5 @@ TEST_CASE("on a host the order follows its caches") {
   CHECK(path_class(layout.of(0).locality, layout.of(1).locality) ==
         topology::PathClass::interconnect);
 }
+
+}  // namespace rank_layout_test

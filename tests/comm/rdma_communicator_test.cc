@@ -20,6 +20,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace rdma_communicator_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -401,3 +403,5 @@ TEST_CASE("a forked child opens devices of its own, and leaves its parent's alon
   });
 }
 #endif
+
+}  // namespace rdma_communicator_test

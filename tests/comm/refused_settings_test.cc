@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace refused_settings_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -164,3 +166,5 @@ TEST_CASE("a list of algorithms leaves alone the calls that none of them can do"
         gyreGetLastError(comm));
   });
 }
+
+}  // namespace refused_settings_test

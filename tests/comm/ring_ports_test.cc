@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+namespace ring_ports_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 using namespace gyre::topology;
@@ -117,3 +119,5 @@ TEST_CASE("on one host there is nothing to plan") {
   const FoundChannels found = rings_over(cluster);
   for (int rank = 0; rank < 8; ++rank) CHECK(ring_ports(cluster, found, rank).empty());
 }
+
+}  // namespace ring_ports_test

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+namespace split_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -313,3 +315,5 @@ TEST_CASE("to destroy a non-blocking communicator waits for its split, until its
       },
       &config);
 }
+
+}  // namespace split_test

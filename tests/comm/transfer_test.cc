@@ -11,6 +11,8 @@
 #include <numeric>
 #include <thread>
 
+namespace transfer_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -460,3 +462,5 @@ TEST_CASE("a receive that ends with another one's is told why that one ended", "
       },
       &config);
 }
+
+}  // namespace transfer_test

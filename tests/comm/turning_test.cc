@@ -9,6 +9,8 @@
 #include <numeric>
 #include <string>
 
+namespace turning_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -121,3 +123,5 @@ TEST_CASE("ranks with different first numbers are told of it", "[turning]") {
   CHECK(state == gyreInvalidUsage);
   for (gyreComm_t comm : comms) (void)gyreCommAbort(comm);
 }
+
+}  // namespace turning_test

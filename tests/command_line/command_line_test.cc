@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace command_line_test {
+
 using namespace gyre::command_line;
 
 namespace {
@@ -197,3 +199,5 @@ TEST_CASE("lines are broken between words, and kept if they fit", "[command_line
   CHECK(wrapped("", 4) == "");
   CHECK(wrapped("a\n\nb", 2, 20) == "a\n\n  b");
 }
+
+}  // namespace command_line_test

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <thread>
 
+namespace control_fault_test {
+
 using namespace gyre;
 using namespace gyre::test;
 
@@ -172,3 +174,5 @@ TEST_CASE("a process that ends the moment it has left is no failure, root or not
     }
   }
 }
+
+}  // namespace control_fault_test

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <csignal>
 
+namespace control_leavers_test {
+
 using namespace gyre;
 using namespace gyre::test;
 using State = Membership::State;
@@ -142,3 +144,5 @@ TEST_CASE("a process that stops while it should link up anew is named", "[proces
           std::vector<int>{9});
   }
 }
+
+}  // namespace control_leavers_test

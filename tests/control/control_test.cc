@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace control_test {
+
 using namespace gyre;
 using namespace gyre::test;
 using State = Membership::State;
@@ -374,3 +376,5 @@ TEST_CASE("a forked child cannot use its parent's control plane") {
   REQUIRE(meeting.members[0]->send(1, 4, text("still here")).ok());
   CHECK(next_message(*meeting.members[1], 0, 4) == text("still here"));
 }
+
+}  // namespace control_test

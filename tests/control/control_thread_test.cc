@@ -17,6 +17,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace control_thread_test {
+
 using namespace gyre;
 using namespace gyre::control;
 
@@ -135,3 +137,5 @@ TEST_CASE("a thread without descriptors says so, runs what it has, and ends", "[
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
 }
+
+}  // namespace control_thread_test

@@ -11,6 +11,8 @@
 #include <numeric>
 #include <random>
 
+namespace departures_test {
+
 using namespace gyre;
 using namespace gyre::control;
 
@@ -168,3 +170,5 @@ TEST_CASE("messages are taken in order and once, whatever way they came") {
   CHECK(post.taken(4) == 0);
   CHECK_FALSE(post.take(3, {0, 1, 5, 1U << 20}, {}).has_value());
 }
+
+}  // namespace departures_test

@@ -2,6 +2,8 @@
 // there, and do not wait for them until the time to meet is over.
 #include "tests/support/control/meeting.h"
 
+namespace early_failure_test {
+
 using namespace gyre;
 using namespace gyre::test;
 using State = Membership::State;
@@ -110,3 +112,5 @@ TEST_CASE("a rank that comes again is not held to its earlier failure") {
     CHECK(member->state() == State::joined);
   }
 }
+
+}  // namespace early_failure_test

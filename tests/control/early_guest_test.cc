@@ -2,6 +2,8 @@
 // They have heard it, and may say that they leave, and end, before it does.
 #include "tests/support/control/scripted_job.h"
 
+namespace early_guest_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::test;
@@ -64,3 +66,5 @@ TEST_CASE("a message of an early guest is read, though the guest has ended") {
   CHECK(next_message(*late.member, guest_rank, 7) == words);
   late.member->leave();
 }
+
+}  // namespace early_guest_test

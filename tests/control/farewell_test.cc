@@ -6,6 +6,8 @@
 #include <future>
 #include <thread>
 
+namespace farewell_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::test;
@@ -97,3 +99,5 @@ TEST_CASE("a process that stays says that it has heard a farewell") {
   CHECK_FALSE(job.member->failed());
   job.root.reset();
 }
+
+}  // namespace farewell_test

@@ -1,6 +1,8 @@
 // Joining: what a process does while it waits to hear who the other ranks are.
 #include "tests/support/control/scripted_job.h"
 
+namespace joining_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::test;
@@ -29,3 +31,5 @@ TEST_CASE("who accepts a connection and says nothing is named within the limit o
   CHECK(job.member->failure().culprits() == std::vector<int>{1});
   CHECK(SystemClock::read() - begun_ns < 3 * ns_per_s);
 }
+
+}  // namespace joining_test

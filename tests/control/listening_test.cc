@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+namespace listening_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -218,3 +220,5 @@ TEST_CASE("ranks of one process listen for nobody, and by tcp for this host", "[
   CHECK(tcp_listeners() == (tcp ? 1 : 0));
   destroy(comms);
 }
+
+}  // namespace listening_test

@@ -3,6 +3,8 @@
 #include "tests/support/base/resource_use.h"
 #include "tests/support/control/scripted_job.h"
 
+namespace named_root_test {
+
 using namespace gyre;
 using namespace gyre::test;
 using gyre::tests::open_descriptors;
@@ -119,3 +121,5 @@ TEST_CASE("a root whose name another process holds says so, and gets it later") 
   }
   require_meeting(*root, *other, secret);
 }
+
+}  // namespace named_root_test

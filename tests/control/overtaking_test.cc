@@ -2,6 +2,8 @@
 // order on it.
 #include "tests/support/control/scripted_job.h"
 
+namespace overtaking_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::test;
@@ -40,3 +42,5 @@ TEST_CASE("no message overtakes others on a link that the other end has not take
   CHECK(next_numbers(guest, 4) == std::vector<std::uint64_t>{1, 2, 3, 4});
   CHECK_FALSE(job.member->failed());
 }
+
+}  // namespace overtaking_test

@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace peer_processes_test {
+
 using namespace gyre;
 using namespace gyre::control;
 
@@ -124,3 +126,5 @@ TEST_CASE("a process is watched no longer than anybody asks", "[control]") {
   CHECK(one == 1);
   CHECK(none == 0);
 }
+
+}  // namespace peer_processes_test

@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+namespace roster_bytes_test {
+
 using namespace gyre;
 using namespace gyre::test;
 
@@ -59,3 +61,5 @@ TEST_CASE("no process sends the roster more than eight times") {
   CHECK(most <= 9 * roster_bytes);
   for (const auto& member : members) member->leave();
 }
+
+}  // namespace roster_bytes_test

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <poll.h>
 
+namespace trunk_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::test;
@@ -189,3 +191,5 @@ TEST_CASE("whoever breaks the trunk's protocol loses it") {
   CHECK_FALSE(impostor.next());
   require_joins(*other, *id, *waits);
 }
+
+}  // namespace trunk_test

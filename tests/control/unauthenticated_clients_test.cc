@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace unauthenticated_clients_test {
+
 using namespace gyre;
 using namespace gyre::test;
 using gyre::tests::open_descriptors;
@@ -433,3 +435,5 @@ TEST_CASE("a process with the wrong secret does not get in, and the job does not
   CHECK(first->state() == State::joined);
   CHECK(soon([&] { return log.lines().size() == 1; }));
 }
+
+}  // namespace unauthenticated_clients_test

@@ -2,6 +2,8 @@
 // on the simulated device (tests/support/host_device).
 #include "tests/support/device/cuda_cases.h"
 
+namespace device_communicator_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -385,3 +387,5 @@ TEST_CASE("gyreMemAllocOn gives memory of the device that is named, or of the ho
     CHECK(host == nullptr);
   }
 }
+
+}  // namespace device_communicator_test

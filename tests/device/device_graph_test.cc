@@ -2,6 +2,8 @@
 // cases themselves also run on a GPU (gpu_test.cc).
 #include "tests/support/device/cuda_graph_cases.h"
 
+namespace device_graph_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -59,3 +61,5 @@ TEST_CASE("a capture that has failed is said so, and leaves the communicator who
   OnFake on;
   check_spoiled_capture(on, count);
 }
+
+}  // namespace device_graph_test

@@ -4,6 +4,8 @@
 
 #include <random>
 
+namespace device_group_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -292,3 +294,5 @@ TEST_CASE("a group tells its communicator what a device watch found before it en
   CHECK(gyreGroupEnd() == gyreRemoteError);
   CHECK(mentions(last_error(ranks.comms[0]), "rank 1 was seen to fall"));
 }
+
+}  // namespace device_group_test

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <future>
 
+namespace device_harsh_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 namespace cu = gyre::loaded::cu;
@@ -379,3 +381,5 @@ TEST_CASE("device memory that was freed is told from memory of the host", "[devi
         gyreInvalidArgument);
   CHECK(mentions(last_error(ranks.comms[0]), "it was freed, or never allocated"));
 }
+
+}  // namespace device_harsh_test

@@ -24,6 +24,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace device_ports_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -166,3 +168,5 @@ TEST_CASE("relays of rings cross by the planned ports, and without a plan by the
     return wrong;
   }));
 }
+
+}  // namespace device_ports_test

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <unistd.h>
 
+namespace device_processes_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -177,3 +179,5 @@ TEST_CASE("want of memory at any allocation of a process is an error for all, an
   }
   CHECK(failing > 3);  // words, pool, the peer's memory
 }
+
+}  // namespace device_processes_test

@@ -11,6 +11,8 @@
 #include <memory>
 #include <random>
 
+namespace device_programs_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 namespace cu = gyre::loaded::cu;
@@ -209,3 +211,5 @@ TEST_CASE("threads make, use, abort and destroy communicators beside each other'
 TEST_CASE("a thousand such programs end", "[device][.soak]") {
   for (std::uint64_t i = 0; i < 1000; ++i) run_program(10000ULL * rng_seed() + i);
 }
+
+}  // namespace device_programs_test

@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace device_rdma_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -162,3 +164,5 @@ TEST_CASE("NICs reach registered memory of malloc, and no managed memory", "[dev
     return "";
   }));
 }
+
+}  // namespace device_rdma_test

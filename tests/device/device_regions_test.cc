@@ -9,6 +9,8 @@
 #include <fstream>
 #include <unistd.h>
 
+namespace device_regions_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -290,3 +292,5 @@ TEST_CASE("messages that name no region are heard without harm", "[device]") {
                      [&] { return all.await_lent(); }, [&] { return all.expect(true); }});
   }));
 }
+
+}  // namespace device_regions_test

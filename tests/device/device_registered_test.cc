@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <fstream>
 
+namespace device_registered_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 namespace cu = loaded::cu;
@@ -455,3 +457,5 @@ TEST_CASE("exports that name no memory are refused without harm", "[device]") {
                      [&] { return all.deregister(); }});
   }));
 }
+
+}  // namespace device_registered_test

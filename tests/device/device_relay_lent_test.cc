@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+namespace device_relay_lent_test {
+
 using namespace gyre;
 using namespace gyre::exec;
 using namespace gyre::tests;
@@ -180,3 +182,5 @@ TEST_CASE("what a wire has pushed out of turn is refused, and its rank named", "
   CHECK(error.culprits() == std::vector<int>{5});
   CHECK(error.message().find(one.word) != std::string::npos);
 }
+
+}  // namespace device_relay_lent_test

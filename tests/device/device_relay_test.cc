@@ -11,6 +11,8 @@
 #include <cstring>
 #include <thread>
 
+namespace device_relay_test {
+
 using namespace gyre;
 using namespace gyre::exec;
 using namespace gyre::tests;
@@ -247,3 +249,5 @@ TEST_CASE("a relay that sleeps is woken by what comes", "[relay]") {
   CHECK_FALSE(pair.relays[1]->arm(set));
   pair.relays[1]->disarm();
 }
+
+}  // namespace device_relay_test

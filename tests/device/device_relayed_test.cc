@@ -12,6 +12,8 @@
 #include <iterator>
 #include <unistd.h>
 
+namespace device_relayed_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -219,3 +221,5 @@ TEST_CASE("an abort frees kernels that wait for a relayed rank", "[device]") {
   };
   check_all(run_processes(apart(processes, 2 / processes, over), body));
 }
+
+}  // namespace device_relayed_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <unistd.h>
 
+namespace device_replay_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -205,3 +207,5 @@ TEST_CASE("a kernel that waits for a relayed rank that has left is an error of i
   all.timeout_ms = 60'000;
   check_all(run_processes(all, body));
 }
+
+}  // namespace device_replay_test

@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+namespace device_rings_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using topology::NodeKind;
@@ -276,3 +278,5 @@ TEST_CASE("without a description, and with nothing to choose, rings are in rank 
   CHECK(ranks.rings() == in_rank_order(8));
   CHECK(ranks.complaint_about(collectives().front(), 5'003) == "");
 }
+
+}  // namespace device_rings_test

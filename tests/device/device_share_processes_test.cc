@@ -7,6 +7,8 @@
 #include <iterator>
 #include <unistd.h>
 
+namespace device_share_processes_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -65,3 +67,5 @@ TEST_CASE("more streams than run side by side are worth a warning, across commun
   CHECK(run_processes(all, body)[0] == "");
   (void)unlink(file.c_str());
 }
+
+}  // namespace device_share_processes_test

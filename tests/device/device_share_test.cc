@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace device_share_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using comm::DeviceHolding;
@@ -330,3 +332,5 @@ TEST_CASE("a communicator that has failed gives its share back before it is dest
   CHECK(soon_nothing_is_held());
   CHECK(gyreCommAbort(pair[0]) == gyreSuccess);
 }
+
+}  // namespace device_share_test

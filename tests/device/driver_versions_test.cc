@@ -3,6 +3,8 @@
 #include "tests/support/base/log_file.h"
 #include "tests/support/device/cuda_cases.h"
 
+namespace driver_versions_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -141,3 +143,5 @@ TEST_CASE("kernels are launched apart from the caller's where driver and GPU can
     CHECK(shown == one.shown);
   }
 }
+
+}  // namespace driver_versions_test

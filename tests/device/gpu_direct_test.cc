@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+namespace gpu_direct_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -315,3 +317,5 @@ TEST_CASE("of many NICs those near the GPU are taken, and none that is far", "[d
   }));
   (void)unlink(log_file().c_str());
 }
+
+}  // namespace gpu_direct_test

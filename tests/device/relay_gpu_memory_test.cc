@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+namespace relay_gpu_memory_test {
+
 using namespace gyre;
 using namespace gyre::exec;
 using namespace gyre::tests;
@@ -194,3 +196,5 @@ TEST_CASE("what came through the host is refused where only a NIC reaches", "[re
   CHECK(failure(pair).find("came through the host, and was to go to the GPU's memory") !=
         std::string::npos);
 }
+
+}  // namespace relay_gpu_memory_test

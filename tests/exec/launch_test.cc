@@ -9,6 +9,8 @@
 
 #include <random>
 
+namespace launch_test {
+
 using namespace gyre;
 using tests::Job;
 
@@ -199,3 +201,5 @@ TEST_CASE("ranks that call different things get an error, not wrong data", "[exe
     CHECK(status.culprits().size() == 1);
   }
 }
+
+}  // namespace launch_test

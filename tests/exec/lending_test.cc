@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+namespace lending_test {
+
 using namespace gyre;
 using tests::Job;
 using tests::PageTrap;
@@ -143,3 +145,5 @@ TEST_CASE("what was taken back while it was read is told to nobody", "[lending]"
   // It has let go of everything.
   CHECK(job.launch(0).recall().in_use == exec::Launch::InUse::no);
 }
+
+}  // namespace lending_test

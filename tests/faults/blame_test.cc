@@ -17,6 +17,8 @@
 #include <sys/socket.h>
 #include <vector>
 
+namespace blame_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -267,3 +269,5 @@ TEST_CASE("the kernel gives up no connection before the limit") {
   }
   CHECK(given_up_ms >= limit_s * 1000);
 }
+
+}  // namespace blame_test

@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace departure_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -191,3 +193,5 @@ TEST_CASE("what a process that exits takes back from a refused call is not sent"
     CHECK(ends == in_peace(2));
   }
 }
+
+}  // namespace departure_test

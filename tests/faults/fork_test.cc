@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace fork_test {
+
 using namespace gyre::tests;
 
 // The leak sanitizer asks this at the end of a process.
@@ -152,3 +154,5 @@ TEST_CASE("gradients and meshes are the parent's too", "[fork]") {
     board.expect(gyreMeshDestroy(mesh));
   });
 }
+
+}  // namespace fork_test

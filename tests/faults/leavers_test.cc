@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace leavers_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -148,3 +150,5 @@ TEST_CASE("a program may end at once when gyreCommDestroy has returned") {
     CHECK(ends == std::vector<int>{0, 0});
   }
 }
+
+}  // namespace leavers_test

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+namespace mismatch_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -159,3 +161,5 @@ TEST_CASE("without the comparison a message of another call is still an error", 
     complaints.expect(result == gyreMismatch, gyreGetLastError(comm));
   });
 }
+
+}  // namespace mismatch_test

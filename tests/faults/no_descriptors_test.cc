@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace no_descriptors_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -95,3 +97,5 @@ TEST_CASE("who has no descriptors left for its place in the tree is named", "[de
   });
   CHECK(ends == std::vector<int>(processes, 0));
 }
+
+}  // namespace no_descriptors_test

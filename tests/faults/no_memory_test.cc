@@ -21,6 +21,8 @@
 #include <thread>
 #include <utility>
 
+namespace no_memory_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -292,3 +294,5 @@ TEST_CASE("all ranks of a process begin, or none is left behind", "[memory]") {
   while (fail_to_begin_all(k)) ++k;
   CHECK(k > 30);
 }
+
+}  // namespace no_memory_test

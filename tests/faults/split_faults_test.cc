@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace split_faults_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -151,3 +153,5 @@ TEST_CASE("ranks talk for the first time after others have left and ended", "[sp
   });
   CHECK(ends == in_peace());
 }
+
+}  // namespace split_faults_test

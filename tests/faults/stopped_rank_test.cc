@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace stopped_rank_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -262,3 +264,5 @@ TEST_CASE("who was stopped writes nothing into buffers whose call has returned",
 TEST_CASE("replay", "[.replay]") { run_trial(rng_seed()); }
 
 TEST_CASE("soak: stopped at a thousand instants", "[.soak]") { run_many(1000); }
+
+}  // namespace stopped_rank_test

@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <thread>
 
+namespace stopped_thread_test {
+
 using namespace gyre::tests;
 
 TEST_CASE("a failed call keeps its buffer until every thread of the process has let go of it",
@@ -58,3 +60,5 @@ TEST_CASE("a failed call keeps its buffer until every thread of the process has 
       complaints.expect(mover == std::this_thread::get_id(), "another rank did the move");
   });
 }
+
+}  // namespace stopped_thread_test

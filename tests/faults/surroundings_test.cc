@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace surroundings_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -180,3 +182,5 @@ TEST_CASE("a program that closes all descriptors gets an error in time, and keep
           std::exit(0);
         }) == in_peace(2));
 }
+
+}  // namespace surroundings_test

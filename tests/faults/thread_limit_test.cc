@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace thread_limit_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -152,3 +154,5 @@ TEST_CASE("a step of threads without them is an error that names the limit") {
           HOLDS(gyreCommDestroy(comm) == gyreSuccess);
         }) == 0);
 }
+
+}  // namespace thread_limit_test

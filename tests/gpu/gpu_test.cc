@@ -12,6 +12,8 @@
 
 #include <cstdlib>
 
+namespace gpu_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -217,3 +219,5 @@ TEST_CASE("ranks as processes on one GPU are right, and who dies is named", "[gp
     }
   }
 }
+
+}  // namespace gpu_test

@@ -9,6 +9,8 @@
 
 #include "docs/examples/expert_layer.h"
 
+namespace gradsync_experts_test {
+
 using namespace gyre::tests;
 using namespace example;
 
@@ -74,3 +76,5 @@ TEST_CASE("the layer's backward pass is the derivative of its forward pass", "[g
       check(i % 2 == 0 ? "A" : "B", layer.experts[i], layer.expert_gradients[i]);
   });
 }
+
+}  // namespace gradsync_experts_test

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+namespace gradsync_faults_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -294,3 +296,5 @@ TEST_CASE("wrong calls are refused, and say why", "[gradsync]") {
     refused(gyreGradDestroy(grad), gyreInvalidArgument, "destroyed");
   });
 }
+
+}  // namespace gradsync_faults_test

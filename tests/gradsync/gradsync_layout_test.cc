@@ -9,6 +9,8 @@
 #include <limits>
 #include <random>
 
+namespace gradsync_layout_test {
+
 using namespace gyre;
 using namespace gyre::gradsync;
 
@@ -103,3 +105,5 @@ TEST_CASE("shares have each element of a unit once", "[gradsync]") {
   for (std::size_t tensor = 0; tensor < tensors.size(); ++tensor)
     CHECK(next[tensor] == tensors[tensor].count);
 }
+
+}  // namespace gradsync_layout_test

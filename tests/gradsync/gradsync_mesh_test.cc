@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace gradsync_mesh_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -139,3 +141,5 @@ TEST_CASE("meshes that fit nobody, or not each other, are refused", "[gradsync]"
             "the size of axis 0 is 2 on rank 0 and 4 on rank 3");
   });
 }
+
+}  // namespace gradsync_mesh_test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace gradsync_parallel_test {
+
 namespace {
 
 // A line through points: two parameters, the mean squared error over samples.
@@ -147,3 +149,5 @@ TEST_CASE("what one model for several threads is not made for is refused", "[gra
   CHECK(gyreGradParallelStep(parallel, 2, Line::body, &line) == gyreSuccess);
   CHECK(gyreGradParallelDestroy(parallel) == gyreSuccess);
 }
+
+}  // namespace gradsync_parallel_test

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+namespace gradsync_shards_faults_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -251,3 +253,5 @@ TEST_CASE("a group whose gather has failed lets no other group wait for its dead
     ++told;
   });
 }
+
+}  // namespace gradsync_shards_faults_test

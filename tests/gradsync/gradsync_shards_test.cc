@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+namespace gradsync_shards_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -338,3 +340,5 @@ TEST_CASE("an optimizer of the caller's works on the shares", "[gradsync]") {
     complaints.expect(own.parameters() == supplied.parameters(), "another step");
   });
 }
+
+}  // namespace gradsync_shards_test

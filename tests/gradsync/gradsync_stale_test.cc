@@ -11,6 +11,8 @@
 #include <memory>
 #include <thread>
 
+namespace gradsync_stale_test {
+
 using namespace gyre::tests;
 using gyre::gradsync::decide;
 using gyre::gradsync::StaleEntry;
@@ -349,3 +351,5 @@ TEST_CASE("what bounded staleness is not made for is refused", "[gradsync]") {
     complaints.expect(result == gyreInvalidUsage, gyreGradGetLastError());
   });
 }
+
+}  // namespace gradsync_stale_test

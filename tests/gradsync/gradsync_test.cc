@@ -8,6 +8,8 @@
 #include <map>
 #include <thread>
 
+namespace gradsync_test {
+
 using namespace gyre::tests;
 
 TEST_CASE("gradients are the mean over all ranks, step after step", "[gradsync]") {
@@ -325,3 +327,5 @@ TEST_CASE("statistics add up", "[gradsync]") {
         "seconds");
   });
 }
+
+}  // namespace gradsync_test

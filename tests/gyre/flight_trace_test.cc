@@ -7,6 +7,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+namespace flight_trace_test {
+
 using namespace gyre;
 using namespace gyre::tools;
 using nlohmann::json;
@@ -123,3 +125,5 @@ TEST_CASE("what is no flight is refused, with its line", "[trace]") {
       make_trace({head(1), head(2) + good + "7\n"}).status().message().find("flights 2, line 3") !=
       std::string_view::npos);
 }
+
+}  // namespace flight_trace_test

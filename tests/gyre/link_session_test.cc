@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+namespace link_session_test {
+
 using namespace gyre;
 using namespace gyre::tools;
 
@@ -190,3 +192,5 @@ TEST_CASE("rank 0 names a link, or none", "[link]") {
     CHECK(*heard == asked);
   }
 }
+
+}  // namespace link_session_test

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <set>
 
+namespace link_verdict_test {
+
 using namespace gyre;
 using namespace gyre::tools;
 
@@ -372,3 +374,5 @@ TEST_CASE("the heat map is XML within its width, whose cells lie apart from the 
       CHECK(std::stod(std::string(text->attribute("x"))) < 700);
   }
 }
+
+}  // namespace link_verdict_test

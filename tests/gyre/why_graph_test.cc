@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+namespace why_graph_test {
+
 using namespace gyre;
 using namespace gyre::tools;
 
@@ -365,3 +367,5 @@ TEST_CASE("the answer as JSON says the same", "[why]") {
   for (const auto& [name, value] : job["roots"][0].items())
     CHECK(std::string_view(json_schema).find(name) != std::string_view::npos);
 }
+
+}  // namespace why_graph_test

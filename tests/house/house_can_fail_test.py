@@ -121,6 +121,10 @@ class House(unittest.TestCase):
         self.refused("namespaces_test.py", opens("lib/base/x.h", holding_x("gyre::plan")),
                      "lib/base/x.h:3: namespace gyre::plan")
         self.accepted("namespaces_test.py", opens("tests/x.h", holding_x("any")))
+        test = "// x\nnamespace x_test {\n\nint x;\n\n}  // namespace x_test\n"
+        self.accepted("namespaces_test.py", {"tests/plan/x_test.cc": test})
+        self.refused("namespaces_test.py", {"tests/plan/x_test.cc": test + "int y;\n"},
+                     "tests/plan/x_test.cc: its code does not lie in namespace x_test")
         self.refused("namespaces_test.py", {"lib/plan/plan.cc": "// x\n"},
                      "no file of lib/plan/ opens gyre::plan")
         self.refused("namespaces_test.py", {"ARCHITECTURE.md": TABLE.replace("namespace", "space")},

@@ -1,5 +1,6 @@
 """A room's files open the namespaces that its row in ARCHITECTURE.md names, and those within them.
-Another room's is opened to declare a type of it, and for nothing else."""
+Another room's is opened to declare a type of it, and for nothing else. All code of a test lies in
+the namespace of its file's name, because the files of a program are compiled as one."""
 import re
 
 import names_test
@@ -55,8 +56,18 @@ def violations(root, table):
                     for row, name in sorted(unused)]
 
 
+def open_tests(root):
+    found = []
+    for path in tree.sources(root):
+        test = re.fullmatch(r"tests/\w+/(\w+_test)\.cc", path)
+        if test and not re.search(rf"^namespace {test.group(1)} {{$(?s:.)*^}}  // namespace "
+                                  rf"{test.group(1)}\s*\Z", tree.read(root, path), re.M):
+            found.append(f"{path}: its code does not lie in namespace {test.group(1)}")
+    return found
+
+
 if __name__ == "__main__":
     top = tree.root_from_arguments()
     rooms = namespaces_table(tree.read(top, "ARCHITECTURE.md"))
     missing = [] if rooms else ["ARCHITECTURE.md: its table of rooms has no column \"namespace\""]
-    tree.report(missing + violations(top, rooms))
+    tree.report(missing + violations(top, rooms) + open_tests(top))

@@ -6,6 +6,8 @@
 
 #include <array>
 
+namespace device_shim_test {
+
 using namespace gyre::tests;
 namespace device = gyre::cuda::device;
 using gyre::cuda::Bytes16;
@@ -307,3 +309,5 @@ TEST_CASE("counters that blocks add to lose nothing") {
     CHECK(word == 256);
   }
 }
+
+}  // namespace device_shim_test

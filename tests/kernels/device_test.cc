@@ -11,6 +11,8 @@
 #include <functional>
 #include <random>
 
+namespace device_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using cuda::DeviceProtocol;
@@ -362,3 +364,5 @@ TEST_CASE("a pair of type and operation that does not exist has no kernel") {
       CHECK(is_there == exists(Collective::all_reduce, of_type, of_op));
     }
 }
+
+}  // namespace device_test

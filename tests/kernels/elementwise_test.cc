@@ -12,6 +12,8 @@
 #include <random>
 #include <vector>
 
+namespace elementwise_test {
+
 using namespace gyre;
 using namespace gyre::kernels;
 
@@ -243,3 +245,5 @@ TEST_CASE("SGD's steps follow its formulas", "[kernels]") {
     CHECK(parameter == Approx(p).epsilon(1e-5));
   }
 }
+
+}  // namespace elementwise_test

@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace kernel_images_test {
+
 using namespace gyre;
 
 namespace {
@@ -207,3 +209,5 @@ TEST_CASE("images are of the CUDA that they are said to be of", "[images]") {
     }
   }
 }
+
+}  // namespace kernel_images_test

@@ -12,7 +12,11 @@
 #include <xmmintrin.h>
 #endif
 
-namespace gyre::kernels {
+namespace move_test {
+
+using namespace gyre;
+using namespace gyre::kernels;
+
 namespace {
 
 constexpr std::uint64_t max_elements = 5003;
@@ -341,4 +345,5 @@ TEST_CASE("a pair that does not exist has a function that touches nothing") {
 }
 
 }  // namespace
-}  // namespace gyre::kernels
+
+}  // namespace move_test

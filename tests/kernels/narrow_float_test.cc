@@ -6,7 +6,11 @@
 
 #include <cmath>
 
-namespace gyre::kernels {
+namespace narrow_float_test {
+
+using namespace gyre;
+using namespace gyre::kernels;
+
 namespace {
 
 using oracle::Code;
@@ -45,4 +49,5 @@ TEST_CASE("every narrow float converts to float32 and back, and every middle rou
 }
 
 }  // namespace
-}  // namespace gyre::kernels
+
+}  // namespace narrow_float_test

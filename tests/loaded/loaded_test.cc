@@ -9,6 +9,8 @@
 #include <set>
 #include <thread>
 
+namespace loaded_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using loaded::CurrentContext;
@@ -169,3 +171,5 @@ TEST_CASE("ranks launched one after another meet on the fake's streams", "[loade
   for (auto& stream : streams) (void)one.driver->stream_destroy(stream);
   (void)one.driver->module_unload(module);
 }
+
+}  // namespace loaded_test

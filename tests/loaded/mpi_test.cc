@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+namespace mpi_test {
+
 using namespace gyre::loaded;
 
 namespace {
@@ -29,3 +31,5 @@ TEST_CASE("a program without MPI has none, and one with it says how far it is", 
   CHECK(state(yes, no) == MpiState::running);
   CHECK(state(yes, yes) == MpiState::ended);
 }
+
+}  // namespace mpi_test

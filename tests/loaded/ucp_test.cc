@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace ucp_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -117,3 +119,5 @@ TEST_CASE("this machine's UCX leaves the process's signals as they were", "[ucx]
   CHECK(now.ss_sp == stack.ss_sp);
   CHECK(release_of(**table).starts_with("1."));
 }
+
+}  // namespace ucp_test

@@ -8,6 +8,8 @@
 #include <ucs/debug/log_def.h>
 #include <uct/api/uct.h>
 
+namespace ucx_layout_test {
+
 using namespace gyre::loaded;
 
 TEST_CASE("UCX's headers have the layout that Gyre takes for known", "[ucx]") {
@@ -136,3 +138,5 @@ TEST_CASE("UCP's headers have the values that Gyre takes for known", "[ucx]") {
     CHECK(UCS_PTR_STATUS(pointer) == ucp::status_of(pointer));
   }
 }
+
+}  // namespace ucx_layout_test

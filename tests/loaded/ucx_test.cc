@@ -5,6 +5,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/fake_ucx/fake_ucx.h"
 
+namespace ucx_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 
@@ -57,3 +59,5 @@ TEST_CASE("a release that lacks a function is refused by the function's name", "
   // The release says more than what it lacks.
   CHECK_THAT(refusal({.minor = 40, .absent = "uct_iface_query"}), has_text("UCX 1.40.1"));
 }
+
+}  // namespace ucx_test

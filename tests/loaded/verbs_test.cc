@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <string>
 
+namespace verbs_test {
+
 using namespace gyre;
 using namespace gyre::loaded;
 using namespace gyre::tests;
@@ -110,3 +112,5 @@ TEST_CASE("a device of an old provider has no state of its ports", "[verbs]") {
   ibv_port_attr port{};
   CHECK((*loaded)->query_port(&old, 1, &port) == ENOSYS);
 }
+
+}  // namespace verbs_test

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <random>
 
+namespace cursor_test {
+
 using namespace gyre;
 using namespace gyre::plan;
 
@@ -308,3 +310,5 @@ TEST_CASE("a lane without steps is done at once", "[plan][cursor]") {
   CHECK(Cursor(Lane{}, geometry, 5).done());
   CHECK(Cursor().done());
 }
+
+}  // namespace cursor_test

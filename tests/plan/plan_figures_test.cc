@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+namespace plan_figures_test {
+
 using namespace gyre;
 using namespace gyre::plan;
 
@@ -155,3 +157,5 @@ TEST_CASE("an explanation states depth, roundings and loads", "[plan][figures]")
   CHECK(group->find("     3          6000          6000               5000          5000"
                     "                    2\n") != group->npos);
 }
+
+}  // namespace plan_figures_test

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+namespace plan_test {
+
 using namespace gyre;
 using namespace gyre::plan;
 
@@ -279,3 +281,5 @@ TEST_CASE("plans print as the golden files say", "[plan]") {
     CHECK(read_file(path) == text);
   }
 }
+
+}  // namespace plan_test

@@ -12,6 +12,8 @@
 #include <numeric>
 #include <random>
 
+namespace verify_test {
+
 using namespace gyre;
 using namespace gyre::plan;
 
@@ -526,3 +528,5 @@ TEST_CASE("the proof counts the moves that a switch can do, which deliver direct
   CHECK(staged->switch_sums < before);
   CHECK(staged->switch_stores == before);
 }
+
+}  // namespace verify_test

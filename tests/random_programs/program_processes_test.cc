@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 
+namespace program_processes_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_CASE("shrink: legal", "[.replay]") { shrink(Temper::legal); }
 TEST_CASE("shrink: refused", "[.replay]") { shrink(Temper::refused); }
 TEST_CASE("shrink: broken", "[.replay]") { shrink(Temper::broken); }
 TEST_CASE("shrink: silent", "[.replay]") { shrink(Temper::silent); }
+
+}  // namespace program_processes_test

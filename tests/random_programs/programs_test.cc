@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
+namespace programs_test {
+
 using namespace gyre::tests;
 
 namespace {
@@ -108,3 +110,5 @@ TEST_CASE("shrink: legal", "[.replay]") { shrink(Temper::legal); }
 TEST_CASE("shrink: refused", "[.replay]") { shrink(Temper::refused); }
 TEST_CASE("shrink: broken", "[.replay]") { shrink(Temper::broken); }
 TEST_CASE("shrink: silent", "[.replay]") { shrink(Temper::silent); }
+
+}  // namespace programs_test

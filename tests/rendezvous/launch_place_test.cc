@@ -4,6 +4,8 @@
 
 #include <sys/socket.h>
 
+namespace launch_place_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -359,3 +361,5 @@ TEST_CASE("Slurm's list of tasks per node is read whole or not at all", "[launch
     CHECK(contains(got.warnings[0], "set GYRE_LOCAL_RANK and GYRE_LOCAL_SIZE"));
   }
 }
+
+}  // namespace launch_place_test

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <sys/socket.h>
 
+namespace launcher_store_test {
+
 using namespace gyre;
 using namespace gyre::rendezvous;
 using namespace gyre::rendezvous::test;
@@ -399,3 +401,5 @@ TEST_CASE("failures of PMIx are errors with its own text", "[rendezvous]") {
   fake = {.init = -25};
   CHECK(contains(open_pmix(fake_pmix()).status().message(), "PMIx_Init failed"));
 }
+
+}  // namespace launcher_store_test

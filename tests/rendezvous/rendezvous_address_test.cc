@@ -3,6 +3,8 @@
 
 #include <sys/socket.h>
 
+namespace rendezvous_address_test {
+
 using namespace gyre;
 using namespace gyre::rendezvous;
 using namespace gyre::rendezvous::test;
@@ -116,3 +118,5 @@ TEST_CASE("rank 0 gets its address when who held it goes", "[rendezvous]") {
   REQUIRE(getsockname(listener->get(), bound.get(), &bound.length) == 0);
   CHECK(trust::format_address(bound) == fmt::format("127.0.0.1:{}", port));
 }
+
+}  // namespace rendezvous_address_test

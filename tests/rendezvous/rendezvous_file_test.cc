@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+namespace rendezvous_file_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -345,3 +347,5 @@ TEST_CASE("a forked child of rank 0 does not remove its file", "[rendezvous]") {
   file->reset();
   CHECK(folder.entries() == 0);
 }
+
+}  // namespace rendezvous_file_test

@@ -5,6 +5,8 @@
 #include <future>
 #include <sys/mman.h>
 
+namespace rendezvous_join_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -140,3 +142,5 @@ TEST_CASE("ranks that met at an address join", "[rendezvous]") {
   check_all_join(settings, test_name("join"));
   unlink(path.c_str());
 }
+
+}  // namespace rendezvous_join_test

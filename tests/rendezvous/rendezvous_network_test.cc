@@ -14,6 +14,8 @@
 #include <netinet/in.h>
 #include <sys/stat.h>
 
+namespace rendezvous_network_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -451,3 +453,5 @@ TEST_CASE("a name that stands for loopback where rank 0 listens is warned of", "
   CHECK(warnings_of("127.0.1.1:0", false).empty());
   CHECK(warnings_of("0.0.0.0:0", true).empty());
 }
+
+}  // namespace rendezvous_network_test

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <sys/mman.h>
 
+namespace rendezvous_test {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -320,3 +322,5 @@ TEST_CASE("ranks with a file of secrets put the id into a store encrypted", "[re
   CHECK(contains(report(join(0, sealed.settings)), "GYRE_RENDEZVOUS_SECRET_FILE"));
   CHECK(contains(report(join(1, with_timeout(1))), "rank 0 failed"));
 }
+
+}  // namespace rendezvous_test

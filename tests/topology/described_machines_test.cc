@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <map>
 
+namespace described_machines_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -179,3 +181,5 @@ TEST_CASE("described machines come back from hwloc's format", "[topology]") {
     CHECK(*again == machine);
   }
 }
+
+}  // namespace described_machines_test

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <unistd.h>
 
+namespace discover_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 namespace fs = std::filesystem;
@@ -189,3 +191,5 @@ TEST_CASE("NVML's GPUs have their NVLinks, between them and to switches", "[topo
   CHECK(found.links[2] == TopologyLink{0, gpus[1], JointKind::c2c, 10, 450});
   CHECK(has_missed(found, "what GPU 0 is near"));
 }
+
+}  // namespace discover_test

@@ -12,6 +12,8 @@
 #include <set>
 #include <vector>
 
+namespace draw_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -151,3 +153,5 @@ TEST_CASE("the difference of machines is what one has alone, below what both hav
   const std::string back = difference(other, sound);
   CHECK_THAT(back, tests::has_text("-         port mlx5_6: protocol not known, down"));
 }
+
+}  // namespace draw_test

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <unistd.h>
 
+namespace locality_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 namespace fs = std::filesystem;
@@ -131,3 +133,5 @@ TEST_CASE("ranks that are near follow each other") {
   CHECK(near_order(unknown) == std::vector<int>{0, 1, 2, 3, 4});
   CHECK(near_order({}).empty());
 }
+
+}  // namespace locality_test

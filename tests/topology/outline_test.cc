@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace outline_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -84,3 +86,5 @@ TEST_CASE("orders matter where there are NVLinks or several ports", "[topology]"
   alone.links.clear();
   CHECK_FALSE(has_several_ways(alone));
 }
+
+}  // namespace outline_test

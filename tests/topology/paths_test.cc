@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <set>
 
+namespace paths_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -132,3 +134,5 @@ TEST_CASE("where a figure is unknown a careful one stands, and says so", "[topol
   CHECK(path.gigabytes_per_s == unknown_pci);
   for (const int edge : path.edges) CHECK(table.edges()[static_cast<std::size_t>(edge)].is_guessed);
 }
+
+}  // namespace paths_test

@@ -3,6 +3,8 @@
 
 #include "tests/support/catch.h"
 
+namespace processor_set_test {
+
 using gyre::topology::ProcessorSet;
 
 namespace {
@@ -66,3 +68,5 @@ TEST_CASE("sets know what they hold", "[topology]") {
   CHECK(set_of({}).list().empty());
   CHECK(set_of({}).contains_all(set_of({})));
 }
+
+}  // namespace processor_set_test

@@ -19,6 +19,8 @@
 #include <random>
 #include <set>
 
+namespace search_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -418,3 +420,5 @@ TEST_CASE("a ring more than there are rails does not halve what all carry", "[to
     CHECK(found.bound_gigabytes_per_s >= 720);
   }
 }
+
+}  // namespace search_test

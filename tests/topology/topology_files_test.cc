@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+namespace topology_files_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -244,3 +246,5 @@ TEST_CASE("speeds of PCIe follow rate, code and width", "[topology]") {
   CHECK(pci_gigabytes_per_s(0, 16) == 0);
   CHECK(pci_gigabytes_per_s(16, 0) == 0);
 }
+
+}  // namespace topology_files_test

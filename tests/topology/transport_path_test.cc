@@ -8,6 +8,8 @@
 #include <initializer_list>
 #include <string>
 
+namespace transport_path_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -110,3 +112,5 @@ TEST_CASE("of a host that is not known only the own side counts", "[topology]") 
   CHECK(path_text(find_path({0, nullptr, 0}, {0, nullptr, 0}, Medium::host_memory)) ==
         "on one host, no figure");
 }
+
+}  // namespace transport_path_test

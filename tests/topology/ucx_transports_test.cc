@@ -16,6 +16,8 @@
 #include <cmath>
 #include <limits>
 
+namespace ucx_transports_test {
+
 using namespace gyre;
 using namespace gyre::topology;
 using tests::FakeUcx;
@@ -319,3 +321,5 @@ TEST_CASE("the library that is installed describes its transports", "[topology][
     CHECK(one.overhead_us < 10'000);
   }
 }
+
+}  // namespace ucx_transports_test

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <numeric>
 
+namespace pipeline_schedule_test {
+
 using namespace gyre::bench;
 using namespace gyre::tests;
 
@@ -134,3 +136,5 @@ TEST_CASE("every micro-batch passes all stages in order and comes back", "[pipel
     }
   });
 }
+
+}  // namespace pipeline_schedule_test

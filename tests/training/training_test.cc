@@ -12,6 +12,8 @@
 #include <numeric>
 #include <set>
 
+namespace training_test {
+
 using namespace gyre;
 using namespace gyre::training;
 
@@ -283,3 +285,5 @@ TEST_CASE("a checkpoint's head says what it was made of, and no other text is on
                                    std::string(1 << 21, ' '), std::string(4095, '[').append("\n")})
     CHECK(decode_head(other, &found, &begin) == "it is no checkpoint of this program");
 }
+
+}  // namespace training_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace candidates_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 using topology::Medium;
@@ -138,3 +140,5 @@ TEST_CASE("described machines expect their transports", "[transports]") {
     CHECK(nlohmann::ordered_json::parse(tests::expectation_text(name))["transports"] == now);
   }
 }
+
+}  // namespace candidates_test

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace p2p_test {
+
 using namespace gyre;
 using namespace gyre::p2p;
 using namespace gyre::tests;
@@ -418,3 +420,5 @@ TEST_CASE("what is no virtual memory, or less than was said, is not mapped", "[p
 TEST_CASE("a device without virtual memory says so", "[p2p]") {
   CHECK_FALSE(*VirtualMemory::is_there(OneDevice({.virtual_memory = false}).owner()));
 }
+
+}  // namespace p2p_test

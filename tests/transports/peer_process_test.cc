@@ -21,6 +21,8 @@
 #include <unistd.h>
 #include <utility>
 
+namespace peer_process_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 using namespace gyre::tests;
@@ -132,3 +134,5 @@ TEST_CASE("a peer of a PID namespace that this process cannot see is watched", "
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK((WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77)));
 }
+
+}  // namespace peer_process_test

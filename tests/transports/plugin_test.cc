@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+namespace plugin_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -305,3 +307,5 @@ TEST_CASE("ranks without the plug-in, and other hosts under TLS, are not reached
   CHECK(reason(",plugin:unix:,", false).find("another host") != std::string::npos);
   CHECK(reason(",plugin:unix:,", true).find("GYRE_TCP_SECURITY=tls") != std::string::npos);
 }
+
+}  // namespace plugin_test

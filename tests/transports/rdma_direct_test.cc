@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace rdma_direct_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -304,3 +306,5 @@ TEST_CASE("nothing lands in memory of a call that has failed", "[rdma]") {
     if (value != 0 && value != static_cast<std::int32_t>(i) * 7) FAIL("element " << i);
   }
 }
+
+}  // namespace rdma_direct_test

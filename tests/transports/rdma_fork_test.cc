@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace rdma_fork_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -96,3 +98,5 @@ TEST_CASE("where a fork parts pinned pages, NICs reach regions alone", "[rdma]")
   CHECK(covers_region);
   CHECK(regions.release(*region).ok());
 }
+
+}  // namespace rdma_fork_test

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+namespace rdma_joining_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -125,3 +127,5 @@ TEST_CASE("a port without a route to its peer is left out, and the last one's la
   CHECK(pair.link.status.code() == Code::RemoteError);
   CHECK(contains(pair.link.status, "finding the way to the peer's GID: ENETUNREACH"));
 }
+
+}  // namespace rdma_joining_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace rdma_lies_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -323,3 +325,5 @@ TEST_CASE("a credit that comes after a newer one blames nobody", "[rdma]") {
   receiver.notify(0, immediate(NoticeKind::credit, 5));
   CHECK_FALSE(receiver.status().ok());  // it was not sent
 }
+
+}  // namespace rdma_lies_test

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace rdma_no_memory_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -129,3 +131,5 @@ TEST_CASE("where an allocation fails as a connection ends, the process lives on"
   CHECK(count_at_end(fail_post, receiver_of, true) > 0);
   CHECK(count_at_end(prepare_nothing, receiver_of, false) > 0);
 }
+
+}  // namespace rdma_no_memory_test

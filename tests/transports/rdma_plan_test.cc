@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+namespace rdma_plan_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -261,3 +263,5 @@ TEST_CASE("a sender joins the planned ports of both ends, and others of the same
   CHECK(chosen({0, 0, 0}, {}, is_near) == "fake2:1 fake3:1 fake2:1");
   CHECK(chosen({1, 0}, {"fake0:1"}, is_near) == "fake0:1/1 fake2:1");
 }
+
+}  // namespace rdma_plan_test

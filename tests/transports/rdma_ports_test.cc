@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace rdma_ports_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -144,3 +146,5 @@ TEST_CASE("two ends take the best network that both have", "[rdma]") {
   CHECK(way("rdma=") == "");
   CHECK(way("") == "");
 }
+
+}  // namespace rdma_ports_test

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+namespace rdma_rails_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -277,3 +279,5 @@ TEST_CASE("an answer is of the round of its question, though newer ones come mea
   CHECK(pair.arrives(bytes, 0));
   CHECK(text_of(pair.link.status) == "");
 }
+
+}  // namespace rdma_rails_test

@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <vector>
 
+namespace rdma_registration_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -275,3 +277,5 @@ TEST_CASE("memory that the device may not write is copied, and costs no other ke
   CHECK(machine.registered() == 3);
   CHECK(munmap(read_only, page) == 0);
 }
+
+}  // namespace rdma_registration_test

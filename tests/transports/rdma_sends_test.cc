@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+namespace rdma_sends_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -193,3 +195,5 @@ TEST_CASE("a send that is given up is read no more", "[rdma]") {
       if (place[i] != std::byte{1}) FAIL("byte " << i);
   }
 }
+
+}  // namespace rdma_sends_test

@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <vector>
 
+namespace rdma_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -359,3 +361,5 @@ TEST_CASE("addresses and answers read as they were written, and no other way", "
   for (std::size_t length = 0; length < bytes.size(); ++length)
     CHECK_FALSE(decode_rdma_address({bytes.data(), length}).has_value());
 }
+
+}  // namespace rdma_test

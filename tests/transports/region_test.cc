@@ -16,6 +16,8 @@
 #include <unistd.h>
 #include <vector>
 
+namespace region_test {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -227,3 +229,5 @@ TEST_CASE("a process that lends and ends is known to have ended", "[region]") {
   close(ways[0]);
   close(ways[1]);
 }
+
+}  // namespace region_test

@@ -31,6 +31,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace shm_memory_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -337,3 +339,5 @@ TEST_CASE("a listener that closes on the ticket that it has read is not asked ag
   CHECK(knocking.status.code() == Code::RemoteError);
   CHECK_THAT(std::string(knocking.status.message()), has_text("closed on our ticket"));
 }
+
+}  // namespace shm_memory_test

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace slots_test {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -246,3 +248,5 @@ TEST_CASE("a shape that no fifo can have is refused", "[slots]") {
     CHECK(private_fifo(shape).status().code() == Code::InvalidArgument);
   CHECK(private_fifo({1, 1, 128}).ok());
 }
+
+}  // namespace slots_test

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace tcp_late_reader_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -101,3 +103,5 @@ TEST_CASE("what a sender has left in the kernel reaches a peer that reads much l
   }
   CHECK(read == messages);
 }
+
+}  // namespace tcp_late_reader_test

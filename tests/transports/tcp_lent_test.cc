@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+namespace tcp_lent_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -167,3 +169,5 @@ TEST_CASE("what was cut off neither reads nor writes what was lent", "[tcp]") {
   }
   CHECK_FALSE(lent.reader.has_message());
 }
+
+}  // namespace tcp_lent_test

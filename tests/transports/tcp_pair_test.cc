@@ -11,6 +11,8 @@
 #include <set>
 #include <sys/socket.h>
 
+namespace tcp_pair_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -209,3 +211,5 @@ TEST_CASE("a listener that never answers is an error in the end", "[tcp]") {
   CHECK(dialing.status.code() == Code::RemoteError);
   CHECK_THAT(std::string(dialing.status.message()), has_text("closed 8 connections"));
 }
+
+}  // namespace tcp_pair_test

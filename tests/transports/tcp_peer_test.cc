@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <thread>
 
+namespace tcp_peer_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -427,3 +429,5 @@ TEST_CASE("under TLS the payload is not on the wire", "[tcp]") {
   CHECK(seen.find(text) == std::string::npos);
   CHECK(seen.find("gradient") == std::string::npos);
 }
+
+}  // namespace tcp_peer_test

@@ -10,6 +10,8 @@
 #include <set>
 #include <thread>
 
+namespace transport_conformance_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -329,3 +331,5 @@ TEST_CASE("a ticket opens one link only", "[transport]") {
   };
   check_pair(kind, {}, sender, [](End& end) { return receive_slots(end, 5); });
 }
+
+}  // namespace transport_conformance_test

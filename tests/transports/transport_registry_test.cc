@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+namespace transport_registry_test {
+
 using namespace gyre;
 using namespace gyre::comm;
 
@@ -87,3 +89,5 @@ TEST_CASE("an error about a transport names those of the registry", "[transports
   }
   CHECK_FALSE(is_transport_allowed("shm", settings_with("ib")).ok());
 }
+
+}  // namespace transport_registry_test

@@ -13,6 +13,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace transport_traces_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -173,3 +175,5 @@ TEST_CASE("a killed process breaks nothing in the memory it shared", "[transport
   CHECK((receiver_dies ? result.sender : result.receiver) == "");
   CHECK((receiver_dies ? result.receiver : result.sender) == "its process ended without a word");
 }
+
+}  // namespace transport_traces_test

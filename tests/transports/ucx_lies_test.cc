@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace ucx_lies_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -159,3 +161,5 @@ TEST_CASE("a receiver that lies is an error", "[ucx]") {
         "ucx to rank 0 (fake/device, other/device): the receiver sent a notice that is not ours");
   CHECK(status.culprits() == std::vector<int>{0});
 }
+
+}  // namespace ucx_lies_test

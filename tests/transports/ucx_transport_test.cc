@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+namespace ucx_transport_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -416,3 +418,5 @@ TEST_CASE("UCX reads nothing that was lent once a link is cut off", "[ucx]") {
   for (int i = 0; i < 5; ++i) (void)link.receiver->progress();
   CHECK_FALSE(SlotReader(link.receiver->fifo()).has_message());
 }
+
+}  // namespace ucx_transport_test

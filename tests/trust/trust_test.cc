@@ -23,6 +23,8 @@
 #include <thread>
 #include <unistd.h>
 
+namespace trust_test {
+
 using namespace gyre;
 using namespace gyre::trust;
 
@@ -480,3 +482,5 @@ TEST_CASE("a thread that closes all descriptors ends nobody who lists the interf
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
 }
+
+}  // namespace trust_test

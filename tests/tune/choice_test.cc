@@ -5,6 +5,8 @@
 
 #include <string>
 
+namespace choice_test {
+
 using namespace gyre;
 using plan::Collective;
 using plan::Protocol;
@@ -182,3 +184,5 @@ TEST_CASE("where wires reach lent memory, large calls lend it, unless the settin
   CHECK(tune::choose(carried, *allowed, {Collective::all_to_all, tune::CallSize::private_bytes})
             ->protocol == Protocol::simple);
 }
+
+}  // namespace choice_test

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace device_faults_test {
+
 using namespace gyre;
 using namespace gyre::tests;
 using namespace gyre::transport;
@@ -185,3 +187,5 @@ TEST_CASE("a completion queue that is too short is an error", "[device]") {
   CHECK((!errors.sender.ok() || !errors.receiver.ok()));
   CHECK(errors.seconds < most_seconds);
 }
+
+}  // namespace device_faults_test

@@ -69,7 +69,8 @@ std::string slowness_text(const JudgedLink& link, const KindExpectation& kind, d
 }
 
 JudgedLink judge_one(LinkMeasurement measured, const KindExpectation& kind, double slow_below) {
-  JudgedLink link{.measured = std::move(measured)};
+  JudgedLink link;
+  link.measured = std::move(measured);
   const LinkMeasurement& seen = link.measured;
   link.up_share = share_of(seen.up.bytes_per_s, kind.bytes_per_s);
   link.down_share = share_of(seen.down.bytes_per_s, kind.bytes_per_s);

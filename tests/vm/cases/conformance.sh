@@ -1,6 +1,6 @@
 # Every transport keeps the contract of transports on this kernel, rdma among them.
 #: seconds 400
 #: short
-#: programs tests/transport_conformance_test
+#: programs tests/transports_tests
 rxe_one
-transport_conformance_test --rng-seed 1
+transports_tests --of transport_conformance_test --rng-seed 1
