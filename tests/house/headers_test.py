@@ -1,7 +1,7 @@
-"""Every header compiles alone; public ones as strict C99 and as C++11. A header that is the first
-include of its own source file was already compiled by the build, and so was the first include of
-such a header. This test compiles the others, and several in one run of the compiler where each
-includes all before it: none of them then sees more than alone.
+"""Every header compiles alone; public ones as strict C99 and as C++11. A header that a source file
+includes before anything else is compiled alone where each file is (`tools/dev lint`), and so is the
+first include of such a header. This test compiles the others, and several in one run of the
+compiler where each includes all before it: none of them then sees more than alone.
 headers_test.py [ROOT]; the compilers are CC and CXX, else cc and c++."""
 import concurrent.futures
 import os
@@ -46,15 +46,16 @@ def opening_includes(root, path):
 
 
 def proven_by_build(root, paths):
-    """The headers that their own source file, or such a header, includes before anything else."""
+    """The headers that a source file, or such a header, includes before anything else."""
     proven = set()
-    for header in paths:
-        source = re.sub(r"\.h$", ".cc", header)
-        opening = opening_includes(root, source) if source in paths else []
-        while opening[:1] == [header] and header in paths and header not in proven:
+    for source in (path for path in paths if path.endswith(".cc")):
+        path = source
+        while True:
+            header = next(iter(opening_includes(root, path)), None)
+            if header not in paths or header in proven:
+                break
             proven.add(header)
-            opening = opening_includes(root, header)
-            header = opening[0] if opening else ""
+            path = header
     return proven
 
 

@@ -1,4 +1,5 @@
-/* A rank that joins and reduces until its time is up or a call fails. Prints how far it came:
+/* A rank that joins and reduces until its time is up or a call fails. After each large call it
+ * rests, so that several jobs fit on a small machine. Prints how far it came:
  *   begun                  after its first call
  *   done CALLS             its time was up
  *   error CODE TEXT        the first call that failed
@@ -39,6 +40,7 @@ static int pass_note(const char* cue, int rank, gyreComm_t comm) {
 /* Rank 0's clock says when to end, so that all end in the same call. */
 int main(int argc, char** argv) {
   static const size_t counts[] = {2, 1000, 40000, 1 << 18};
+  const struct timespec rest = {0, 10000000};
   gyreComm_t comm = NULL;
   float* data = calloc(1 << 18, sizeof *data);
   double until;
@@ -64,6 +66,7 @@ int main(int argc, char** argv) {
     if (calls == 0) printf("begun\n");
     if (calls == 0 && argc == 4 && pass_note(argv[3], rank, comm)) return 3;
     if (!more) break;
+    if (count == 1 << 18) nanosleep(&rest, NULL);
   }
   if (failed(gyreCommDestroy(comm), NULL)) return 3;
   printf("done %ld\n", calls);
