@@ -1,18 +1,18 @@
 """Where the processes of a trial run: on this machine as it is, or on simulated hosts. Each of
 these has its own network, name, boot id, processes and shared memory. A router joins them and can
-drop packets between them. Hosts are unnamed namespaces, each held by one process: when it ends, the
-kernel removes everything, stopped processes too. They need root."""
+drop packets between them (tests/support/two_hosts.py makes the hosts). They need root."""
 import os
 import re
 import shutil
 import socket
 import struct
-import subprocess
+import sys
 
-INTERFACE = "cable"
-PATIENCE_S = 20
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import two_hosts  # noqa: E402
+from two_hosts import INTERFACE  # noqa: E402
+
 LIFETIME_S = 240  # even if nobody ends them
-HOST_SPACES = ["--net", "--uts", "--mount", "--pid"]
 NARROW = "rate 200mbit burst 32k latency 30ms"
 FILTER = "table inet campaign { chain forward { type filter hook forward priority 0; }; }"
 
@@ -20,17 +20,8 @@ FILTER = "table inet campaign { chain forward { type filter hook forward priorit
 def missing():
     """{what is not to be had here: why}."""
     lacks = {}
-    if os.geteuid() != 0:
-        lacks["namespaces"] = "it takes root to make network namespaces"
-    elif not all(shutil.which(program) for program in ("unshare", "nsenter", "ip")):
-        lacks["namespaces"] = "there is no unshare, nsenter or ip"
-    else:
-        tried = subprocess.run(["unshare", *HOST_SPACES, "--fork", "--mount-proc", "true"],
-                               capture_output=True, text=True, timeout=PATIENCE_S)
-        if tried.returncode != 0:
-            lacks["namespaces"] = tried.stderr.strip()
-    if "namespaces" in lacks:
-        lacks["nft"] = lacks["namespaces"]
+    if reason := two_hosts.why_not():
+        lacks["namespaces"] = lacks["nft"] = reason
     elif not shutil.which("nft"):
         lacks["nft"] = "there is no nft"
     if not shutil.which("tc"):
@@ -38,17 +29,6 @@ def missing():
     if not shutil.which("strace"):
         lacks["strace"] = "there is no strace"
     return lacks
-
-
-def run(command, text=None):
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE_S)
-    if done.returncode != 0:
-        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def first_child(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return int(file.read().split()[0])
 
 
 class ThisMachine:
@@ -70,56 +50,23 @@ class ThisMachine:
         pass
 
 
-class Holder:
-    """A process that keeps namespaces alive."""
+class Hosts(two_hosts.Hosts):
+    """Each has a cable to a router."""
 
-    def __init__(self, spaces, script):
-        self.popen = subprocess.Popen(
-            ["unshare", *spaces, "--fork", "--kill-child", "sh", "-c",
-             f"{script} && echo ready && exec sleep {LIFETIME_S}"],
-            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
-        if self.popen.stdout.readline() != "ready\n":
-            self.end()
-            raise OSError(f"no namespaces: {script}")
-        self.first = first_child(self.popen.pid)
-
-    def end(self):
-        self.popen.kill()
-        self.popen.communicate()
-
-
-class Hosts:
-    settings = {"GYRE_SOCKET_IFNAME": INTERFACE}
-
-    def __init__(self, hosts, folder, tag):
-        self.hosts, self.folder, self.tag = hosts, folder, tag
-        self.holders, self.router = [], None
-        self.settings = dict(Hosts.settings) if hosts > 1 else {"GYRE_SOCKET_IFNAME": "lo"}
-        try:
-            for host in range(hosts):
-                self.holders.append(self.make(host))
-            if hosts > 1:
-                self.lay_cables()
-        except BaseException:
-            self.end()
-            raise
-
-    def make(self, host):
-        boot_id = os.path.join(self.folder, f"boot-id-{host}")
-        with open(boot_id, "w", encoding="ascii") as file:
-            file.write(f"{self.tag}-{host}\n")
-        return Holder([*HOST_SPACES, "--mount-proc"],
-                      f"hostname {self.tag}-{host} && mount -t tmpfs none /dev/shm && "
-                      f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
-                      "ip link set lo up")
+    def __init__(self, hosts, tag):
+        self.hosts, self.router = hosts, None
+        self.settings = {"GYRE_SOCKET_IFNAME": INTERFACE if hosts > 1 else "lo"}
+        super().__init__([f"{tag}-{host}" for host in range(hosts)], LIFETIME_S)
 
     @staticmethod
     def address(host):
         return f"10.78.{host}.2"
 
     def lay_cables(self):
-        self.router = Holder(["--net"], "echo 1 > /proc/sys/net/ipv4/ip_forward && "
-                             f"echo '{FILTER}' | nft -f -")
+        if self.hosts == 1:
+            return
+        self.router = two_hosts.Holder(["--net"], "echo 1 > /proc/sys/net/ipv4/ip_forward && "
+                                       f"echo '{FILTER}' | nft -f -", LIFETIME_S)
         lines = []
         for host, holder in enumerate(self.holders):
             lines.append(f"link add port{host} type veth peer name {INTERFACE} "
@@ -132,23 +79,22 @@ class Hosts:
                                 f"link set {INTERFACE} up",
                                 f"route add default via 10.78.{host}.1"])
 
-    @staticmethod
-    def batch(holder, lines):
-        run(["nsenter", "-t", str(holder.first), "--net", "--", "ip", "-batch", "-"],
-            "\n".join(lines) + "\n")
+    def batch(self, holder, lines):
+        self.call([*self.network(holder), "ip", "-batch", "-"], "\n".join(lines) + "\n")
 
-    def on(self, host, command):
-        return ["nsenter", "-t", str(self.holders[host].first), *HOST_SPACES, "--", *command]
+    @staticmethod
+    def network(holder):
+        return ["nsenter", "-t", str(holder.first), "--net", "--"]
 
     def process_of(self, popen):
-        return first_child(popen.pid)
+        return two_hosts.first_child(popen.pid)
 
     # ------------------------------------------------------------------ links
 
     def drop(self, rules):
         """Loses what matches any of the rules, from now on."""
-        run(["nsenter", "-t", str(self.router.first), "--net", "--", "nft", "-f", "-"],
-            "".join(f"add rule inet campaign forward {rule} drop\n" for rule in rules))
+        lines = "".join(f"add rule inet campaign forward {rule} drop\n" for rule in rules)
+        self.call([*self.network(self.router), "nft", "-f", "-"], lines)
 
     def lose(self, source, target):
         self.drop([f"ip saddr {self.address(source)} ip daddr {self.address(target)}"])
@@ -172,46 +118,16 @@ class Hosts:
 
     def narrow(self):
         for host in range(self.hosts):
-            run(["nsenter", "-t", str(self.router.first), "--net", "--", "tc", "qdisc", "add",
-                 "dev", f"port{host}", "root", "tbf", *NARROW.split()])
+            self.call([*self.network(self.router), "tc", "qdisc", "add", "dev", f"port{host}",
+                       "root", "tbf", *NARROW.split()])
 
     def heal(self):
-        run(["nsenter", "-t", str(self.router.first), "--net", "--", "nft", "flush", "chain",
-             "inet", "campaign", "forward"])
+        self.call([*self.network(self.router), "nft", "flush", "chain", "inet", "campaign",
+                   "forward"])
 
     # ------------------------------------------------------------------ the end
 
-    def left_behind(self):
-        """What a host still holds when all its ranks have ended."""
-        found = []
-        for host, holder in enumerate(self.holders):
-            root = f"/proc/{holder.first}/root"
-            found += [f"process {pid} on host {host}: {command_of(f'{root}/proc/{pid}')}"
-                      for pid in os.listdir(f"{root}/proc")
-                      if pid.isdigit() and pid != "1" and is_alive(f"{root}/proc/{pid}")]
-            found += [f"/dev/shm/{name} on host {host}" for name in os.listdir(f"{root}/dev/shm")]
-            with open(f"/proc/{holder.first}/net/unix", encoding="ascii") as file:
-                found += [f"socket {line.split()[-1]} on host {host}" for line in file
-                          if line.split()[-1].startswith("@gyre")]
-        return found
-
     def end(self):
-        for holder in [*self.holders, *([self.router] if self.router else [])]:
-            holder.end()
-
-
-def is_alive(folder):
-    """No zombie: the first process of a host waits for nobody."""
-    try:
-        with open(f"{folder}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def command_of(folder):
-    try:
-        with open(f"{folder}/cmdline", encoding="utf-8", errors="replace") as file:
-            return file.read().replace("\0", " ").strip()
-    except OSError:
-        return "gone"
+        if self.router:
+            self.router.end()
+        super().end()

@@ -93,7 +93,7 @@ class Trial:
     def make_world(self):
         if not self.has_namespaces:
             return ThisMachine()
-        return Hosts(self.scenario.hosts, self.folder, f"c{os.getpid()}-{self.scenario.seed}")
+        return Hosts(self.scenario.hosts, f"c{os.getpid()}-{self.scenario.seed}")
 
     def start(self):
         with open(os.path.join(self.folder, "script"), "w", encoding="ascii") as file:
@@ -271,7 +271,7 @@ class Trial:
             return ""
 
     def strange_files(self):
-        ours = ("script", "id", "id-again", "errors-", "boot-id-", "tracer-", "pipe")
+        ours = ("script", "id", "id-again", "errors-", "tracer-", "pipe")
         return [f"file {name}" for name in os.listdir(self.folder) if not name.startswith(ours)]
 
     def end(self):

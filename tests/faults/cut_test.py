@@ -136,7 +136,7 @@ def times(disturb, judge):
 def run_case(program, name):
     disturb, ends, judge = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
-        net = hosts.Hosts(HOSTS, folder, f"cut{os.getpid()}")
+        net = hosts.Hosts(HOSTS, f"cut{os.getpid()}")
         try:
             cue = os.path.join(folder, "cue")
             job = Job(program, net, folder, *times(disturb, judge), [cue] if "note" in name else [])

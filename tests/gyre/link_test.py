@@ -135,9 +135,9 @@ class FlippingHosts(two_hosts.SwitchedHosts):
             super().lay_cable(host)
             return
         self.relay = subprocess.Popen(
-            [sys.executable, os.path.join(SUPPORT, "flipping_cable.py"), self.first_process(host),
+            [sys.executable, os.path.join(SUPPORT, "bad_cable.py"), self.first_process(host),
              two_hosts.INTERFACE, self.first_process(self.hosts), self.port(host),
-             self.addresses[1], self.addresses[2]], text=True, stdin=subprocess.PIPE,
+             f"flip={self.addresses[1]},{self.addresses[2]}"], text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE)
         if self.relay.stdout.readline() != "ready\n":
             raise OSError("the relay of a cable could not be made")

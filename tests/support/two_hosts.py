@@ -1,6 +1,6 @@
 """Hosts on this machine: two, joined by a cable that can be cut, or several around a switch. Each
-has a network, a name, a boot id and processes of its own. They are unnamed namespaces, each held by
-one process: when it ends, the kernel removes everything. Needs root."""
+has a network, a name, a boot id, processes and shared memory of its own. They are unnamed
+namespaces, each held by one process: when it ends, the kernel removes everything. Needs root."""
 import json
 import os
 import shutil
@@ -39,15 +39,44 @@ def wait_all(processes, deadline):
     return [process.returncode for process in processes]
 
 
+def first_child(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return int(file.read().split()[0])
+
+
+class Holder:
+    """A process that keeps namespaces alive."""
+
+    def __init__(self, spaces, script, lifetime_s):
+        self.popen = subprocess.Popen(
+            ["unshare", *spaces, "--fork", "--kill-child", "sh", "-c",
+             f"{script} && echo ready && exec sleep {lifetime_s}"],
+            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+        if self.popen.stdout.readline() != "ready\n":
+            self.end()
+            raise OSError(f"no namespaces: {script}")
+        self.first = first_child(self.popen.pid)
+
+    def has_ended(self):
+        return self.popen.returncode is not None
+
+    def end(self):
+        self.popen.kill()
+        self.popen.wait()
+        self.popen.stdout.close()
+
+
 class Hosts:
+    """Their common part; who derives from it lays the cables between them."""
+
     def __init__(self, names, lifetime_s):
         self.lifetime_s = lifetime_s  # even if nobody ends them
-        self.folder = tempfile.mkdtemp()
+        self.holders = []
+        self.folder = tempfile.mkdtemp(prefix="gyre-hosts-")
         self.secret = os.path.join(self.folder, "secret")
         with open(os.open(self.secret, os.O_WRONLY | os.O_CREAT, 0o600), "w",
                   encoding="ascii") as file:
             file.write(os.urandom(32).hex())
-        self.holders = []
         try:
             for name in names:
                 self.holders.append(self.make(name))
@@ -60,21 +89,15 @@ class Hosts:
         boot_id = os.path.join(self.folder, name)
         with open(boot_id, "w", encoding="ascii") as file:
             file.write(f"{name}\n")
-        script = (f"hostname {name} && mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
-                  f"ip link set lo up && echo ready && exec sleep {self.lifetime_s}")
-        holder = subprocess.Popen(["unshare", *NAMESPACES, "--fork", "--kill-child",
-                                   "--mount-proc", "sh", "-c", script], text=True,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        if holder.stdout.readline() != "ready\n":
-            holder.kill()
-            raise OSError(f"host {name} could not be made")
-        return holder
+        return Holder([*NAMESPACES, "--mount-proc"],
+                      f"hostname {name} && mount -t tmpfs none /dev/shm && "
+                      "mount -t sysfs none /sys && "  # /sys/class/net is of who mounts it
+                      f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
+                      "ip link set lo up", self.lifetime_s)
 
     def first_process(self, host):
         """Of the host, as this machine knows it."""
-        pid = self.holders[host].pid
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return file.read().split()[0]
+        return str(self.holders[host].first)
 
     def on(self, host, command):
         """The command as it runs there."""
@@ -84,10 +107,11 @@ class Hosts:
     def environment(self, rank, size, local_rank=0, local_size=1):
         """Of a rank whose job meets at host 0; no GYRE_ variable of this process is in it."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("GYRE_")}
+        meeting = self.addresses[0] if "." in self.addresses[0] else f"[{self.addresses[0]}]"
         return kept | {"GYRE_RANK": str(rank), "GYRE_SIZE": str(size),
                        "GYRE_LOCAL_RANK": str(local_rank), "GYRE_LOCAL_SIZE": str(local_size),
                        "GYRE_SOCKET_IFNAME": INTERFACE,
-                       "GYRE_RENDEZVOUS_ADDRESS": f"{self.addresses[0]}:29777",
+                       "GYRE_RENDEZVOUS_ADDRESS": f"{meeting}:29777",
                        "GYRE_RENDEZVOUS_SECRET_FILE": self.secret}
 
     def sent_bytes(self, host):
@@ -110,17 +134,49 @@ class Hosts:
         raise NotImplementedError
 
     @staticmethod
-    def call(command):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    def call(command, text=None):
+        done = subprocess.run(command, input=text, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
         if done.returncode != 0:
             raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
+    def left_behind(self):
+        """What hosts still hold when all that ran there should have ended."""
+        found = []
+        for host, holder in enumerate(self.holders):
+            if holder.has_ended():
+                continue
+            root = f"/proc/{holder.first}/root"
+            found += [f"process {pid} on host {host}: {command_of(f'{root}/proc/{pid}')}"
+                      for pid in os.listdir(f"{root}/proc")
+                      if pid.isdigit() and pid != "1" and is_alive(f"{root}/proc/{pid}")]
+            found += [f"/dev/shm/{name} on host {host}" for name in os.listdir(f"{root}/dev/shm")]
+            with open(f"/proc/{holder.first}/net/unix", encoding="ascii") as file:
+                found += [f"socket {line.split()[-1]} on host {host}" for line in file
+                          if line.split()[-1].startswith("@gyre")]
+        return found
+
     def end(self):
         while self.holders:
-            holder = self.holders.pop()
-            holder.kill()
-            holder.communicate()
+            self.holders.pop().end()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def is_alive(folder):
+    """No zombie: the first process of a host waits for nobody."""
+    try:
+        with open(f"{folder}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def command_of(folder):
+    try:
+        with open(f"{folder}/cmdline", encoding="utf-8", errors="replace") as file:
+            return file.read().replace("\0", " ").strip()
+    except OSError:
+        return "gone"
 
 
 class TwoHosts(Hosts):
@@ -143,20 +199,23 @@ class TwoHosts(Hosts):
 
 class SwitchedHosts(Hosts):
     """Each has a cable to a switch, which is one host more."""
+    NETWORK, PREFIX = "10.77.0.", 24
 
     def __init__(self, tag, hosts, lifetime_s=300):
         self.hosts = hosts
-        self.addresses = [f"10.77.0.{host + 1}" for host in range(hosts)]
+        self.addresses = [f"{self.NETWORK}{host + 1}" for host in range(hosts)]
         super().__init__([f"{tag}h{host}" for host in range(hosts)] + [f"{tag}s"], lifetime_s)
 
     def lay_cables(self):
         switch = self.hosts
-        self.ip(switch, "link", "add", "switch", "type", "bridge")
+        # It passes on what it gets, and learns of no groups first.
+        self.ip(switch, "link", "add", "switch", "type", "bridge", "mcast_snooping", "0")
         self.ip(switch, "link", "set", "switch", "up")
         for host, address in enumerate(self.addresses):
             self.lay_cable(host)
             self.ip(switch, "link", "set", self.port(host), "master", "switch", "up")
-            self.ip(host, "addr", "add", f"{address}/24", "dev", INTERFACE)
+            nodad = ["nodad"] if ":" in address else []
+            self.ip(host, "addr", "add", f"{address}/{self.PREFIX}", "dev", INTERFACE, *nodad)
             self.ip(host, "link", "set", INTERFACE, "up")
 
     def shape(self, rates):
