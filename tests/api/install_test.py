@@ -23,7 +23,7 @@ project(user C)
 set(CMAKE_C_STANDARD 99)
 find_package(gyre {version} REQUIRED)
 add_executable(hello hello.c)
-target_link_libraries(hello PRIVATE gyre::gyre)
+target_link_libraries(hello PRIVATE {target})
 """
 
 
@@ -36,6 +36,10 @@ def checked(arguments, **how):
 def text_of(*path):
     with open(os.path.join(*path), encoding="utf-8") as file:
         return file.read()
+
+
+def version_of_build():
+    return re.search(r"version: '(\d+\.\d+)", text_of(ROOT, "meson.build")).group(1)
 
 
 def readme_program():
@@ -115,16 +119,26 @@ class Installed(unittest.TestCase):
                      "-fsyntax-only", f"-I{self.prefix}/include", "-include", f"gyre/{header}",
                      "/dev/null"])
 
-    @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
-    def test_a_program_builds_through_cmake_and_runs(self):
-        user = os.path.join(self.folder.name, "user")
+    def built_by_cmake(self, source, target):
+        user = os.path.join(self.folder.name, target.replace("::", "-"))
         os.makedirs(user)
-        shutil.copy(self.source, user)
+        shutil.copy(source, f"{user}/hello.c")
         with open(f"{user}/CMakeLists.txt", "w") as lists:
-            lists.write(CMAKE_LISTS.format(version="0.1"))
+            lists.write(CMAKE_LISTS.format(version=version_of_build(), target=target))
         checked(["cmake", "-S", user, "-B", f"{user}/build", f"-DCMAKE_PREFIX_PATH={self.prefix}"])
         checked(["cmake", "--build", f"{user}/build"])
-        self.run_ranks(f"{user}/build/hello")
+        return f"{user}/build/hello"
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
+    def test_a_program_builds_through_cmake_and_runs(self):
+        self.run_ranks(self.built_by_cmake(self.source, "gyre::gyre"))
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
+    def test_a_program_that_trains_builds_through_cmake_and_runs(self):
+        program = self.built_by_cmake(os.path.join(EXAMPLES, "line.c"), "gyre::gradsync")
+        said = checked([f"{self.prefix}/bin/gyre", "run", "-n", str(RANKS), "--timeout", "60",
+                        program], env={**os.environ, "LD_LIBRARY_PATH": self.libdir})
+        self.assertEqual(said.splitlines(), ["[0] y = 3.00 x + 1.00"])
 
     @unittest.skipUnless(shutil.which("cmake"), "no cmake here")
     def test_cmake_refuses_a_version_with_another_api(self):
@@ -133,7 +147,7 @@ class Installed(unittest.TestCase):
         shutil.copy(self.source, user)
         for version in ("0.0", "1.0", "9"):
             with open(f"{user}/CMakeLists.txt", "w") as lists:
-                lists.write(CMAKE_LISTS.format(version=version))
+                lists.write(CMAKE_LISTS.format(version=version, target="gyre::gyre"))
             done = subprocess.run(["cmake", "-S", user, "-B", f"{user}/build-{version}",
                                    f"-DCMAKE_PREFIX_PATH={self.prefix}"], capture_output=True)
             self.assertNotEqual(done.returncode, 0, version)
