@@ -17,6 +17,16 @@ TABLES = {
         "pairs": ["1", "4"],
         "devices": ["1", "2"],
     },
+    # The same by ucx, over GIDs of IPv4 and IPv6. Up to 8 KiB of a message come at once, and the
+    # rest is fetched.
+    "ucx": {
+        "program": ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "broadcast_perf",
+                    "alltoall_perf", "sendrecv_perf"],
+        "bytes": ["0", "8", "256", "8K", "9K", "1M"],
+        "ranks": ["2", "3", "4"],
+        "type": ["float", "int8"],
+        "family": ["4", "6"],
+    },
 }
 
 

@@ -138,6 +138,34 @@ own_end=(bash -c
   'if [ $((GYRE_RANK % 2)) = 0 ]; then one=ra,rc; else one=rb,rd; fi; GYRE_IB_HCA=$one exec "$@"'
   rank)
 
+# The same for UCX.
+# shellcheck disable=SC2016,SC2034  # the rank's shell; cases
+own_ucx_end=(bash -c
+  'if [ $((GYRE_RANK % 2)) = 0 ]; then one=ra:1; else one=rb:1; fi; UCX_NET_DEVICES=$one exec "$@"'
+  rank)
+
+# UCX comes from the machine on which the image was made.
+has_ucx() {
+  compgen -G '/usr/lib/*/libucp.so.0' >/dev/null || skip "the image has no UCX (libucx0)"
+}
+
+# ucx_by FAMILY DEVICE: UCX takes reliable connections, over the device's GIDs of IPv4 or IPv6. It
+# begins them by datagrams. UCX 1.13 takes each for one of IPv6 unless an mlx5 device has marked it,
+# and drops it, as no address fits: with IPv4 the check has to be off.
+ucx_by() {
+  local folder=/sys/class/infiniband/$2/ports/1/gids index gid
+  unset UCX_IB_GID_INDEX
+  for index in $(seq 0 7); do
+    gid=$(cat "$folder/$index")
+    case "$1 $gid" in
+      "4 0000:0000:0000:0000:0000:ffff:"* | "6 f"*) export UCX_IB_GID_INDEX=$index ;;
+    esac
+  done
+  [ -n "$UCX_IB_GID_INDEX" ] || fail "$2 has no GID of IPv$1"
+  export UCX_TLS=rc_verbs,ud_verbs UCX_UD_VERBS_ETH_DGID_CHECK=y
+  [ "$1" = 6 ] || UCX_UD_VERBS_ETH_DGID_CHECK=n
+}
+
 # start_ranks COUNT PROGRAM...: ranks that nobody ends when one fails. Their output is in
 # /tmp/rank.N; they have begun when rank 0 prints its table.
 start_ranks() {

@@ -145,7 +145,10 @@ def tool_files():
             raise Missing(f"there is no {tool}")
         paths.append(path)
     return paths, [path for pattern in ("/usr/lib/*/libibverbs/librxe-rdmav*.so",
-                                        "/usr/lib/*/libibverbs.so.1")
+                                        "/usr/lib/*/libibverbs.so.1",
+                                        # UCX, if it is there, and what it loads by name.
+                                        "/usr/lib/*/libucp.so.0",
+                                        "/usr/lib/*/ucx/libuct_*.so.0")
                    for path in glob.glob(pattern)]
 
 
