@@ -1,4 +1,5 @@
 // Peers of ucx that lie, over a fake: strangers, senders and receivers.
+#include "lib/base/clock.h"
 #include "lib/transport/endpoint.h"
 #include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
@@ -156,7 +157,7 @@ TEST_CASE("a receiver that lies is an error", "[ucx]") {
   out.commit(8, message_flag(1, 1), DeliveryMode::staged);
   REQUIRE(sender.progress().ok());
   stranger.send(stranger.notice(lie.kind, lie.number), std::vector<std::uint8_t>(lie.bytes));
-  const Status status = sender.progress();
+  const Status status = sender.look_at_peer(0, ns_per_s);
   CHECK(said_by(status) ==
         "ucx to rank 0 (fake/device, other/device): the receiver sent a notice that is not ours");
   CHECK(status.culprits() == std::vector<int>{0});

@@ -7,6 +7,8 @@
 #include "tests/support/transports/ucx_network.h"
 #include "transports/ucx/ucx.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -119,7 +121,9 @@ TEST_CASE("an end whose connection is lost names the rank and the way", "[ucx]")
   UcxNetwork network;
   UcxPair pair;
   REQUIRE(pair.link.status.ok());
-  pair.send(8, 0);
+  // A short message is sent before anybody has heard of it.
+  const bool is_short = GENERATE(true, false);
+  pair.send(is_short ? 8 : 100'000, 0);
   network.fake.cut_all();
   const auto fails = [](Connection& end) {
     for (int i = 0; i < 100; ++i)
@@ -128,7 +132,8 @@ TEST_CASE("an end whose connection is lost names the rank and the way", "[ucx]")
   };
   const Status sender = fails(*pair.link.sender);
   CHECK(text_of(sender) ==
-        "ucx to rank 0 (fake/device, other/device): UCX lost the connection: Endpoint timeout");
+        fmt::format("ucx to rank 0 (fake/device, other/device): {}: Endpoint timeout",
+                    is_short ? "ucp_am_send_nbx" : "UCX lost the connection"));
   CHECK(sender.code() == Code::RemoteError);
   CHECK(sender.culprits() == std::vector<int>{0});
   const Status receiver = fails(*pair.link.receiver);
@@ -205,6 +210,44 @@ TEST_CASE("short messages need one credit for many, long ones one for two", "[uc
   // Each 16 KiB are a burst, with a notice behind it.
   CHECK(notices_for(8) == 320 + 320 / 32);
   CHECK(notices_for(257) == 320 + 320 / 2 + 320 * (257 + 32) / (16 << 10));
+}
+
+TEST_CASE("a short message leaves without a look at what UCX has", "[ucx]") {
+  UcxNetwork network;
+  UcxPair pair;
+  REQUIRE(pair.link.status.ok());
+  const auto turns_for = [&](std::uint32_t bytes, std::uint64_t number) {
+    const int before = network.fake.calls_of("ucp_worker_progress");
+    pair.send(bytes, number);
+    REQUIRE(pair.link.sender->progress().ok());
+    const int turns = network.fake.calls_of("ucp_worker_progress") - before;
+    REQUIRE(pair.arrives(bytes, number));
+    return turns;
+  };
+  for (std::uint64_t number = 0; number < 10; ++number) CHECK(turns_for(8, number) == 0);
+  CHECK(turns_for(100'000, 10) == 1);
+}
+
+TEST_CASE("links of one engine ask UCX once in a turn of all", "[ucx]") {
+  UcxNetwork network;
+  UcxPair pair;
+  REQUIRE(pair.link.status.ok());
+  std::vector<Link> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(open_link(pair.receiving, pair.sending, ucx_shape));
+    REQUIRE(others.back().status.ok());
+  }
+  const auto turn = [&] {
+    REQUIRE(pair.link.receiver->progress().ok());
+    for (const Link& link : others) REQUIRE(link.receiver->progress().ok());
+  };
+  turn();
+  const int before = network.fake.calls_of("ucp_worker_progress");
+  for (int i = 0; i < 10; ++i) turn();
+  CHECK(network.fake.calls_of("ucp_worker_progress") == before + 10);
+  // A link that is looked at alone asks each time.
+  for (int i = 0; i < 10; ++i) REQUIRE(pair.link.receiver->progress().ok());
+  CHECK(network.fake.calls_of("ucp_worker_progress") >= before + 19);
 }
 
 TEST_CASE("a receiver is ready once its first credit has left", "[ucx]") {

@@ -23,8 +23,11 @@ Status UcpEnd::join_engine() {
 Status UcpEnd::progress() {
   if (!error_.ok()) return error_;
   const auto held = engine_->hold();
-  engine_->progress();
-  Status status = turn();
+  Status status = needs_no_news() ? turn() : Status();
+  if (status.ok() && !needs_no_news()) {
+    engine_->progress_since(seen_turns_);
+    status = turn();
+  }
   if (!status.ok()) fail(std::move(status));
   return error_;
 }
@@ -52,12 +55,14 @@ void UcpEnd::arm(WaitSet& set) {
 }
 
 Status UcpEnd::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) {
-  GYRE_TRY(progress());
+  GYRE_TRY(error_);
   const auto is_closed = [this] {
     const auto held = engine_->hold();
+    engine_->progress();
     return is_closed_;
-  };
-  if (is_closed()) return {};
+  }();
+  GYRE_TRY(progress());
+  if (is_closed) return {};
   Status looked = process_.look();
   if (!looked.ok()) fail(std::move(looked));
   return error_;

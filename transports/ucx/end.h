@@ -35,6 +35,9 @@ class UcpEnd : public Connection, protected UcpSink {
   Status join_engine();
   // What can be done now. Whoever calls it holds the engine.
   virtual Status turn() = 0;
+  // Whether all that this end has to do can be done at once. So UCX is not asked for news, which
+  // costs system calls. Whoever calls it holds the engine.
+  virtual bool needs_no_news() const { return false; }
   void fail(Status status);
   UcpNotice notice(UcpNoticeKind kind, std::uint64_t number = 0) const;
 
@@ -46,6 +49,7 @@ class UcpEnd : public Connection, protected UcpSink {
   std::shared_ptr<UcpPeer> peer_;  // null: not connected yet
   std::uint64_t link_ = 0;         // of this end
   std::uint64_t peers_link_ = 0;   // of the other one, once it is known
+  std::uint64_t seen_turns_ = 0;   // of the engine
   bool is_ready_ = false;
   bool is_closed_ = false;  // by the peer. Written by whoever holds the engine.
   Status error_;

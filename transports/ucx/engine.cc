@@ -209,6 +209,7 @@ Result<std::uint64_t> UcpEngine::join(UcpSink& sink) {
 }
 
 void UcpEngine::progress() {
+  ++turns_;
   (void)table().progress(worker_.get().object);
   if (!kept_.empty())
     std::erase_if(kept_,

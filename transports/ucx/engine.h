@@ -88,6 +88,12 @@ class UcpEngine {
 
   // Moves what can be moved, without blocking.
   void progress();
+  // The same, unless it was done since the caller's last look, for another link. So a turn of many
+  // links asks UCX once.
+  void progress_since(std::uint64_t& seen_turns) {
+    if (seen_turns == turns_) progress();
+    seen_turns = turns_;
+  }
   // Ends a sleep when there is something to move. What came before has been moved.
   void arm(WaitSet& set);
 
@@ -127,6 +133,7 @@ class UcpEngine {
   std::mutex own_mutex_;
   std::mutex& mutex_;
   int descriptor_ = -1;                 // the worker's
+  std::uint64_t turns_ = 0;             // how often it has moved what can be moved
   std::atomic<std::uint32_t> busy_{0};  // never changes
   struct Kept {
     std::shared_ptr<const void> memory;

@@ -82,6 +82,20 @@ Status UcpSender::turn() {
   return sweep();
 }
 
+// A few short messages leave as soon as they are committed.
+bool UcpSender::needs_no_news() const {
+  const bool is_free = is_ready_ && !has_lied_ && !is_closed_ &&
+                       peer_->failure == loaded::ucx::ok && leaving_.head() == sent_ &&
+                       !sweep_.has_value();
+  std::uint64_t bytes = unswept_bytes_, number = sent_;
+  for (; is_free && number != committed(); ++number) {
+    const SlotHeader& said = memory_->view.note(number);
+    if (!window_.takes(number - credited_, said.bytes)) break;
+    bytes += sizeof(UcpNotice) + said.bytes;
+  }
+  return is_free && number == committed() && bytes <= max_unswept_bytes;
+}
+
 Status UcpSender::say_hello() {
   UcpNotice hello = notice(UcpNoticeKind::hello);
   has_said_hello_ = true;

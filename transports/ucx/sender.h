@@ -52,6 +52,7 @@ class UcpSender final : public UcpEnd, Carrier {
   std::shared_ptr<const void> hold(const void* memory, std::uint64_t bytes) noexcept override;
   void cut_off() noexcept override;
   Status turn() override;
+  bool needs_no_news() const override;
   Status say_hello();
   Status check_peer();
   Status retire();

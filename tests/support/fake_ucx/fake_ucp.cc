@@ -227,6 +227,7 @@ void tell_failures(UcpWorker* worker) {
 
 unsigned progress(UcpWorker* worker) {
   const Locked lock(ucp_fake->mutex);
+  ++ucp_fake->calls["ucp_worker_progress"];
   unsigned moved = 0;
   for (FakeUcpRequest* const one : std::exchange(worker->slow, {})) {
     complete(one, ucx::ok);
