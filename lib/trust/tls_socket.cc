@@ -1,9 +1,9 @@
 #include "lib/trust/tls_socket.h"
 
-#include "lib/base/descriptor_mark.h"
 #include "lib/trust/openssl.h"
 
 #include <cerrno>
+#include <optional>
 #include <sys/socket.h>
 
 namespace gyre::trust {
@@ -64,74 +64,73 @@ Result<std::unique_ptr<Tls>> Tls::create() {
   tls->method_ = Owned<BioMethodTraits>(
       BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gyre socket"));
   BIO_METHOD* method = tls->method_.get();
-  if (method == nullptr || BIO_meth_set_write(method, &SessionBio::write) != 1 ||
-      BIO_meth_set_read(method, &SessionBio::read) != 1 ||
-      BIO_meth_set_ctrl(method, &SessionBio::control) != 1)
+  if (method == nullptr || BIO_meth_set_write(method, &SocketBio::write) != 1 ||
+      BIO_meth_set_read(method, &SocketBio::read) != 1 ||
+      BIO_meth_set_ctrl(method, &SocketBio::control) != 1)
     return internal_error("OpenSSL takes no socket of ours");
   GYRE_ASSIGN(tls->client_, make_context(TLS_client_method()));
   GYRE_ASSIGN(tls->server_, make_context(TLS_server_method()));
   // A server that verifies peers takes no key without it.
   static constexpr unsigned char id_context[] = {'g', 'y', 'r', 'e'};
   SSL_CTX_set_session_id_context(tls->server_.get(), id_context, sizeof id_context);
-  SSL_CTX_set_psk_use_session_callback(tls->client_.get(), &SessionPsk::use);
-  SSL_CTX_set_psk_find_session_callback(tls->server_.get(), &SessionPsk::find);
+  SSL_CTX_set_psk_use_session_callback(tls->client_.get(), &SocketPsk::use);
+  SSL_CTX_set_psk_find_session_callback(tls->server_.get(), &SocketPsk::find);
   return tls;
 }
 
-int SessionBio::write(BIO* bio, const char* data, int length) {
-  auto& session = *static_cast<SecureSession*>(BIO_get_data(bio));
+int SocketBio::write(BIO* bio, const char* data, int length) {
+  auto& secure = *static_cast<SecureSocket*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
   // An alert in clear would be an answer to an unauthenticated client.
-  const bool to_stranger = session.role_ == SessionRole::server && !session.established_;
+  const bool to_stranger = secure.role_ == SessionRole::server && !secure.established_;
   if (to_stranger && length > 0 && static_cast<std::uint8_t>(data[0]) == record_alert)
     return length;
-  // Where the program has closed our descriptors, the socket's number may be a file of its own.
-  if (session.send_error_ == 0 && !descriptor_mark_stands()) session.send_error_ = EBADF;
-  if (session.send_error_ != 0) return length;
-  ssize_t sent = 0;
-  do {
-    sent = ::send(session.socket_.get(), data, static_cast<std::size_t>(length),
-                  MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (sent < 0 && errno == EINTR);
-  if (sent >= 0) return static_cast<int>(sent);
-  if (errno == EAGAIN || errno == EWOULDBLOCK) {
-    BIO_set_retry_write(bio);
-    return -1;
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(data),
+                        static_cast<std::size_t>(length));
+  if (secure.load_ == SecureLoad::bulk && secure.established_) {
+    secure.leaving_.insert(secure.leaving_.end(), bytes.begin(), bytes.end());
+    return length;
   }
-  // The peer is gone; what it had sent before is still to be read, and may say why.
-  session.send_error_ = session.socket_error_ = errno;
-  return length;
+  const std::optional<std::size_t> sent = secure.send(bytes);
+  if (sent.has_value()) return static_cast<int>(*sent);
+  BIO_set_retry_write(bio);
+  return -1;
 }
 
-int SessionBio::read(BIO* bio, char* data, int length) {
-  auto& session = *static_cast<SecureSession*>(BIO_get_data(bio));
+int SocketBio::read(BIO* bio, char* data, int length) {
+  auto& secure = *static_cast<SecureSocket*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
+  if (secure.is_empty_) {
+    BIO_set_retry_read(bio);
+    return -1;
+  }
   ssize_t received = 0;
   do {
-    received = ::recv(session.socket_.get(), data, static_cast<std::size_t>(length), MSG_DONTWAIT);
+    received = ::recv(secure.socket_.get(), data, static_cast<std::size_t>(length), MSG_DONTWAIT);
   } while (received < 0 && errno == EINTR);
   if (received > 0) {
-    session.heard_ = true;
+    secure.heard_ = true;
+    secure.is_empty_ = secure.load_ == SecureLoad::bulk && received < length;
     return static_cast<int>(received);
   }
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     BIO_set_retry_read(bio);
     return -1;
   }
-  session.ended_ = true;
-  if (received < 0) session.socket_error_ = errno;
+  secure.ended_ = true;
+  if (received < 0) secure.socket_error_ = errno;
   return received < 0 ? -1 : 0;
 }
 
-long SessionBio::control(BIO* bio, int command, long, void*) {
-  const auto& session = *static_cast<const SecureSession*>(BIO_get_data(bio));
+long SocketBio::control(BIO* bio, int command, long, void*) {
+  const auto& secure = *static_cast<const SecureSocket*>(BIO_get_data(bio));
   if (command == BIO_CTRL_FLUSH) return 1;
-  return command == BIO_CTRL_EOF && session.ended_ ? 1 : 0;
+  return command == BIO_CTRL_EOF && secure.ended_ ? 1 : 0;
 }
 
-int SessionPsk::use(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
-                    std::size_t* identity_bytes, SSL_SESSION** session) {
-  const auto& self = *static_cast<const SecureSession*>(SSL_get_app_data(ssl));
+int SocketPsk::use(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
+                   std::size_t* identity_bytes, SSL_SESSION** session) {
+  const auto& self = *static_cast<const SecureSocket*>(SSL_get_app_data(ssl));
   *session = nullptr;
   // A digest is named after a retry request; with one cipher it can only be ours.
   if (self.key_ == nullptr || (digest != nullptr && EVP_MD_get_type(digest) != NID_sha256))
@@ -142,9 +141,9 @@ int SessionPsk::use(SSL* ssl, const EVP_MD* digest, const unsigned char** identi
   return *session == nullptr ? 0 : 1;
 }
 
-int SessionPsk::find(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes,
-                     SSL_SESSION** session) {
-  const auto& self = *static_cast<const SecureSession*>(SSL_get_app_data(ssl));
+int SocketPsk::find(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes,
+                    SSL_SESSION** session) {
+  const auto& self = *static_cast<const SecureSocket*>(SSL_get_app_data(ssl));
   *session = nullptr;  // an unknown identity: the handshake ends without a certificate to offer
   if (self.key_ == nullptr || identity_bytes != self.key_->identity.size() ||
       CRYPTO_memcmp(identity, self.key_->identity.data(), identity_bytes) != 0)

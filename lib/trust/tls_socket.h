@@ -1,18 +1,18 @@
-// SessionBio and SessionPsk: the two places where OpenSSL calls back into a session, for bytes of
-// the socket and for the key. Private to secure_session.
+// SocketBio and SocketPsk: the two places where OpenSSL calls back into a SecureSocket, for bytes
+// of the socket and for the key. Private to secure_socket.
 #pragma once
 
-#include "lib/trust/secure_session.h"
+#include "lib/trust/secure_socket.h"
 
 namespace gyre::trust {
 
-struct SessionBio {
+struct SocketBio {
   static int write(BIO* bio, const char* data, int length);
   static int read(BIO* bio, char* data, int length);
   static long control(BIO* bio, int command, long number, void* pointer);
 };
 
-struct SessionPsk {
+struct SocketPsk {
   static int use(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
                  std::size_t* identity_bytes, SSL_SESSION** session);
   static int find(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes,

@@ -6,8 +6,7 @@
 //   3: u8 messages that the receiving rank takes from the fifo
 //   4: u8 call, u8 place, u8 flags, block: a message of that call with a place in lent memory
 #include "lib/trust/address.h"
-#include "lib/trust/derive.h"
-#include "lib/trust/session_key.h"
+#include "lib/trust/secure_socket.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/transports/test_listener.h"
 #include "transports/tcp/receiver.h"
@@ -136,7 +135,7 @@ class Trial {
   Reference reference_{common_header(key_, environment_)};
   Output output_{};
   std::size_t sent_ = 0;
-  std::unique_ptr<trust::SecureSession> session_;  // of the peer, under TLS
+  std::unique_ptr<trust::SecureSocket> secure_;  // of the peer, under TLS
 };
 
 const std::shared_ptr<const trust::Tls>& tls() {
@@ -145,13 +144,10 @@ const std::shared_ptr<const trust::Tls>& tls() {
 }
 
 // As make_stream does it, for a peer that says what it likes behind the handshake.
-std::unique_ptr<trust::SecureSession> start_session(FileDescriptor socket,
-                                                    const StreamSecret& secret) {
-  const auto key = std::make_shared<trust::SessionKey>();
-  GYRE_DEMAND(trust::derive(secret, "data psk", key->psk).ok());
-  key->identity = "gyre-data-1";
-  return std::move(trust::SecureSession::start(*tls(), std::move(socket),
-                                               trust::SessionRole::client, key))
+std::unique_ptr<trust::SecureSocket> start_secure(FileDescriptor socket,
+                                                  const StreamSecret& secret) {
+  return std::move(trust::SecureSocket::start(*tls(), std::move(socket), trust::SessionRole::client,
+                                              *data_key(secret), trust::SecureLoad::bulk))
       .value();
 }
 
@@ -162,8 +158,8 @@ Trial::Trial(Security security) {
   StreamSecurity protection;
   if (security == Security::tls) {
     protection = {tls(), StreamSecret{1, 2, 3}};
-    session_ = start_session(FileDescriptor(::fcntl(ends_.peer.get(), F_DUPFD_CLOEXEC, 0)),
-                             protection.secret);
+    secure_ = start_secure(FileDescriptor(::fcntl(ends_.peer.get(), F_DUPFD_CLOEXEC, 0)),
+                           protection.secret);
   }
   receiver_ = std::make_unique<TcpReceiver>(key_, environment_, *memory, arrival, IssuedTicket(),
                                             protection, nullptr);
@@ -173,12 +169,12 @@ Trial::Trial(Security security) {
                               .signature = lent_signature},
                              lent_to);
   reader_ = SlotReader((*memory)->view);
-  if (session_ != nullptr) join();
+  if (secure_ != nullptr) join();
 }
 
 void Trial::join() {
-  for (int turn = 0; !session_->established() || !receiver_->ready(); ++turn) {
-    GYRE_DEMAND(turn < 2000 && session_->advance().ok() && receiver_->progress().ok());
+  for (int turn = 0; !secure_->established() || !receiver_->ready(); ++turn) {
+    GYRE_DEMAND(turn < 2000 && secure_->shake_hands().ok() && receiver_->progress().ok());
     if (turn > 100) ::usleep(500);
   }
 }
@@ -186,8 +182,12 @@ void Trial::join() {
 void Trial::send(std::span<const std::uint8_t> bytes) {
   if (sent_ + bytes.size() > max_stream || !reference_.good()) return;
   sent_ += bytes.size();
-  if (session_ != nullptr) {
-    GYRE_DEMAND(session_->send(1, bytes).ok() && session_->transmit().ok());
+  if (secure_ != nullptr) {
+    for (std::size_t sent = 0; sent < bytes.size();) {
+      const Result<std::size_t> piece = secure_->write(bytes.subspan(sent), false);
+      GYRE_DEMAND(piece.ok() && *piece > 0);
+      sent += *piece;
+    }
   } else {
     const ssize_t sent = ::send(ends_.peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     GYRE_DEMAND(sent == static_cast<ssize_t>(bytes.size()));

@@ -4,145 +4,166 @@
 #include "transports/tcp/socket.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <poll.h>
-#include <vector>
 
 namespace gyre::transport {
 namespace {
 
-constexpr std::uint8_t stream_frame = 1;
-// Four TLS records: the other end can use a piece as soon as it is whole.
-constexpr std::size_t piece_bytes = 64 << 10;
+using RecordBytes = std::span<const std::uint8_t>;
+
+// Where a walk through the parts of a message is.
+struct PartsPlace {
+  std::span<const iovec> parts;
+  std::size_t skip = 0;  // bytes of the first part
+
+  RecordBytes next() const {
+    return {static_cast<const std::uint8_t*>(parts[0].iov_base) + skip, parts[0].iov_len - skip};
+  }
+  void move(std::size_t bytes) {
+    skip += bytes;
+    while (!parts.empty() && skip >= parts[0].iov_len) {
+      skip -= parts[0].iov_len;
+      parts = parts.subspan(1);
+    }
+  }
+};
 
 class SecureStream final : public ByteStream {
  public:
-  SecureStream(std::shared_ptr<const trust::Tls> tls, std::unique_ptr<trust::SecureSession> session)
-      : tls_(std::move(tls)), session_(std::move(session)) {}
+  SecureStream(std::shared_ptr<const trust::Tls> tls, std::unique_ptr<trust::SecureSocket> socket)
+      : tls_(std::move(tls)), socket_(std::move(socket)) {}
 
-  bool joined() const override { return session_->established(); }
-  Status join() override {
-    const Status status = session_->advance();
-    has_heard_ |= session_->heard();
-    // A short-lived sender's bytes and its end can come with the handshake's last message.
-    return joined() ? Status() : status;
-  }
+  bool joined() const override { return socket_->established(); }
+  Status join() override { return socket_->shake_hands(); }
   IoResult send(std::span<iovec> parts) override;
   IoResult receive(std::span<iovec> parts) override;
-  bool has_heard() const override { return has_heard_; }
-  bool holds_bytes() const override { return !session_->flushed(); }
+  bool has_heard() const override { return socket_->heard(); }
+  bool holds_bytes() const override { return socket_->holds_bytes(); }
   IoResult flush() override;
-  int descriptor() const override { return session_->descriptor(); }
+  int descriptor() const override { return socket_->descriptor(); }
   short wanted_events() const override {
     const int input = joined() ? 0 : POLLIN;
-    return static_cast<short>(input | (session_->wants_write() ? POLLOUT : 0));
+    return static_cast<short>(input | (socket_->wants_write() ? POLLOUT : 0));
   }
 
  private:
-  Status transmit();
-  bool next_piece();
-  // Bytes that are decrypted already, as many as there are and the parts hold.
-  std::size_t give(std::span<const iovec> parts);
+  RecordBytes record_at(PartsPlace place);
+  IoResult judge_sending() const;
+  Result<std::size_t> fill(const iovec& part);
+  IoResult end_of(const Status& why) const;
 
   const std::shared_ptr<const trust::Tls> tls_;
-  const std::unique_ptr<trust::SecureSession> session_;
-  bool has_heard_ = false;
-  std::vector<std::uint8_t> leaving_;
-  trust::Frame arrived_;
-  std::size_t used_ = 0;  // bytes of it that the user has
+  const std::unique_ptr<trust::SecureSocket> socket_;
+  std::array<std::uint8_t, trust::max_record_bytes> gathered_;
 };
 
 IoResult failed(const Status& status) {
   return {.outcome = IoResult::Outcome::failed, .cause = std::string(status.message())};
 }
 
+// The bytes of the next record: where they lie, if one part has a whole record's; else those of
+// small parts together. A large part begins a record of its own.
+RecordBytes SecureStream::record_at(PartsPlace place) {
+  std::size_t count = 0;
+  while (!place.parts.empty() && count < gathered_.size()) {
+    const RecordBytes next = place.next();
+    if (next.size() >= gathered_.size() && count == 0) return next.first(gathered_.size());
+    if (next.size() >= gathered_.size()) break;
+    const std::size_t bytes = std::min(next.size(), gathered_.size() - count);
+    if (bytes > 0) std::memcpy(gathered_.data() + count, next.data(), bytes);
+    count += bytes;
+    place.move(bytes);
+  }
+  return RecordBytes(gathered_).first(count);
+}
+
 // Nobody reads here who could learn it otherwise.
-Status SecureStream::transmit() {
-  GYRE_TRY(session_->transmit());
-  const int error = session_->send_error();
-  return error == 0 ? Status() : Status(Code::RemoteError, errno_text(error));
+IoResult SecureStream::judge_sending() const {
+  const int error = socket_->send_error();
+  if (error == 0) return {};
+  return {.outcome = IoResult::Outcome::failed, .cause = errno_text(error)};
 }
 
 IoResult SecureStream::flush() {
-  const Status sent = transmit();
-  return sent.ok() ? IoResult{} : failed(sent);
+  socket_->flush();
+  return judge_sending();
 }
 
 IoResult SecureStream::send(std::span<iovec> parts) {
-  std::size_t taken = 0;
-  std::size_t skip = 0;  // bytes of the first part that are taken
-  while (session_->flushed() && !parts.empty()) {
-    leaving_.clear();
-    while (!parts.empty() && leaving_.size() < piece_bytes) {
-      const auto* data = static_cast<const std::uint8_t*>(parts[0].iov_base) + skip;
-      const std::size_t bytes = std::min(parts[0].iov_len - skip, piece_bytes - leaving_.size());
-      leaving_.insert(leaving_.end(), data, data + bytes);
-      skip += bytes;
-      if (skip < parts[0].iov_len) continue;
-      parts = parts.subspan(1);
-      skip = 0;
-    }
-    Status sent = session_->send(stream_frame, leaving_);
-    if (sent.ok()) sent = transmit();
-    if (!sent.ok()) return failed(sent);
-    taken += leaving_.size();
+  PartsPlace place{parts};
+  place.move(0);
+  std::size_t left = 0, taken = 0;
+  for (const iovec& part : parts) left += part.iov_len;
+  socket_->flush();
+  while (taken < left && !socket_->wants_write()) {
+    const RecordBytes record = record_at(place);
+    const Result<std::size_t> sent = socket_->write(record, record.size() < left - taken);
+    if (!sent.ok()) return failed(sent.status());
+    taken += *sent;
+    place.move(*sent);
   }
-  if (taken == 0) return flush();
-  return {IoResult::Outcome::moved, taken, {}};
+  IoResult result = judge_sending();
+  if (taken > 0 && result.outcome != IoResult::Outcome::failed)
+    result = {IoResult::Outcome::moved, taken, {}};
+  return result;
 }
 
-bool SecureStream::next_piece() {
-  std::optional<trust::Frame> next = session_->receive();
-  if (!next.has_value()) return false;
-  arrived_ = std::move(*next);
-  used_ = 0;
-  return true;
-}
-
-std::size_t SecureStream::give(std::span<const iovec> parts) {
-  std::size_t total = 0;
-  for (const iovec& part : parts) {
-    for (std::size_t given = 0; given < part.iov_len;) {
-      if (used_ == arrived_.body.size() && !next_piece()) return total;
-      const std::size_t bytes = std::min(part.iov_len - given, arrived_.body.size() - used_);
-      auto* place = static_cast<std::byte*>(part.iov_base) + given;
-      if (bytes > 0) std::memcpy(place, arrived_.body.data() + used_, bytes);
-      used_ += bytes;
-      given += bytes;
-      total += bytes;
-    }
+Result<std::size_t> SecureStream::fill(const iovec& part) {
+  const std::span place(static_cast<std::uint8_t*>(part.iov_base), part.iov_len);
+  std::size_t filled = 0;
+  while (filled < place.size()) {
+    const Result<std::size_t> got = socket_->read(place.subspan(filled));
+    // What came before the end still counts; the error comes again.
+    if (filled == 0 && !got.ok()) return got;
+    if (!got.ok() || *got == 0) break;
+    filled += *got;
   }
-  return total;
+  return filled;
 }
 
 IoResult SecureStream::receive(std::span<iovec> parts) {
-  std::size_t given = give(parts);
-  Status status;
-  if (given == 0) {
-    // It may bring pieces and the end at once: pieces first.
-    status = session_->advance();
-    given = give(parts);
+  std::size_t total = 0;
+  socket_->look_again();
+  for (const iovec& part : parts) {
+    const Result<std::size_t> filled = fill(part);
+    if (!filled.ok() && total == 0) return end_of(filled.status());
+    if (!filled.ok()) break;
+    total += *filled;
+    if (*filled < part.iov_len) break;
   }
-  if (given > 0) return {IoResult::Outcome::moved, given, {}};
-  if (status.ok()) return {};
-  if (session_->closed_by_peer()) return {.outcome = IoResult::Outcome::closed, .cause = {}};
-  return failed(status);
+  if (total == 0) return {};
+  return {IoResult::Outcome::moved, total, {}};
+}
+
+IoResult SecureStream::end_of(const Status& why) const {
+  if (socket_->is_cut_short())
+    return failed(Status(Code::RemoteError, "the stream was cut short in a TLS record"));
+  if (socket_->closed_by_peer()) return {.outcome = IoResult::Outcome::closed, .cause = {}};
+  return failed(why);
 }
 
 }  // namespace
+
+Result<std::shared_ptr<const trust::SessionKey>> data_key(const StreamSecret& secret) {
+  auto key = std::make_shared<trust::SessionKey>();
+  GYRE_TRY(trust::derive(secret, "data psk", key->psk));
+  key->opens = "data connection";
+  // The ticket has said already which link it is. The number changes with what the stream means.
+  key->identity = "gyre-data-2";
+  return std::shared_ptr<const trust::SessionKey>(std::move(key));
+}
 
 Result<std::unique_ptr<ByteStream>> make_stream(const StreamSecurity& security,
                                                 std::shared_ptr<FileDescriptor> socket,
                                                 trust::SessionRole role) {
   if (security.tls == nullptr) return make_plain_stream(std::move(socket));
-  const auto key = std::make_shared<trust::SessionKey>();
-  GYRE_TRY(trust::derive(security.secret, "data psk", key->psk));
-  key->opens = "data connection";
-  key->identity = "gyre-data-1";  // the ticket has said already which link it is
-  GYRE_ASSIGN(auto session,
-              trust::SecureSession::start(*security.tls, std::move(*socket), role, key));
+  GYRE_ASSIGN(auto key, data_key(security.secret));
+  GYRE_ASSIGN(auto secure, trust::SecureSocket::start(*security.tls, std::move(*socket), role,
+                                                      std::move(key), trust::SecureLoad::bulk));
   return std::unique_ptr<ByteStream>(
-      std::make_unique<SecureStream>(security.tls, std::move(session)));
+      std::make_unique<SecureStream>(security.tls, std::move(secure)));
 }
 
 }  // namespace gyre::transport

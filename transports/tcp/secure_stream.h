@@ -1,8 +1,9 @@
-// A Stream under TLS 1.3: a secure session whose frames are pieces of the stream. The key comes
-// from the endpoint's secret, so both ends prove that they have it from the control plane.
+// A ByteStream under TLS 1.3. The key comes from the endpoint's secret, so both ends prove that
+// they have it from the control plane. Records are as large as TLS allows. Large parts are
+// encrypted from where they lie.
 #pragma once
 
-#include "lib/trust/secure_session.h"
+#include "lib/trust/secure_socket.h"
 #include "transports/tcp/byte_stream.h"
 
 #include <memory>
@@ -16,6 +17,9 @@ struct StreamSecurity {
   std::shared_ptr<const trust::Tls> tls;
   StreamSecret secret{};
 };
+
+// Depends on the secret and the meaning of the stream alone.
+Result<std::shared_ptr<const trust::SessionKey>> data_key(const StreamSecret& secret);
 
 // The sending end is the client.
 Result<std::unique_ptr<ByteStream>> make_stream(const StreamSecurity& security,
