@@ -16,6 +16,9 @@
 
 namespace gyre::tests {
 
+// Of a program's vectors, whose indices are numbers of ranks, members, buffers and so on.
+inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
 inline constexpr int nobody = -1;
 inline constexpr std::byte untouched_byte{0xA5};
 

@@ -19,7 +19,6 @@ class ProgramDraw {
   Program program();
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   int below(int most) { return random_.below(most); }
   bool one_in(int chances) { return random_.one_in(chances); }
   template <typename List>

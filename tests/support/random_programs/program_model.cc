@@ -9,8 +9,6 @@
 namespace gyre::tests {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 std::size_t first_of_block(const std::vector<std::size_t>& counts, int member) {
   return std::accumulate(counts.begin(), counts.begin() + member, std::size_t{0});
 }

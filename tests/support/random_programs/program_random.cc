@@ -9,8 +9,6 @@ namespace {
 constexpr std::size_t max_call_bytes = 1 << 20;
 constexpr int timeout_of_legal_ms = 20'000, timeout_of_silent_ms = 1500;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 std::map<std::string, std::string> draw_settings(Random& random, int ranks) {
   std::map<std::string, std::string> chosen;
   const bool shared = !random.one_in(4);

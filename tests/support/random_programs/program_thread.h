@@ -37,7 +37,6 @@ class RankThread {
   void run();
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   bool good() const { return stage_.board.none_yet(); }
   bool mine(int rank) const { return ranks_.contains(rank); }
   const ProgramCommunicator& comm_at(int comm) const { return program_.comms[at(comm)]; }
