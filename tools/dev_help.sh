@@ -67,7 +67,7 @@ Builds everything, then runs the default tests, or the tests named. The options 
 after -- go to `meson test` unread.
 
   --suite NAME          only this suite: unit plans kernels transports collectives faults house,
-                        and when named also gpu vm torch soak
+                        and when named also gpu vm torch soak networks
   --no-suite NAME       not this suite
   --list                name the tests and run none
   --repeat N            run each test N times
@@ -293,9 +293,9 @@ help_nightly() {
   cat <<'HELP'
 usage: tools/dev nightly
 
-Runs everything, which takes hours: the default tests, the suites gpu and soak, lint,
-torch, torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test, launchers, and
-distributions.
+Runs everything, which takes hours: the default tests, the suites gpu, soak and
+networks, lint, torch, torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test,
+launchers, and distributions.
 HELP
 }
 

@@ -227,6 +227,8 @@ std::size_t CallSite::uneven(int from, int to) const {
   return errand.count * at((from + 2 * to) % 3);
 }
 
+std::span<const CallKind> call_kinds() { return kinds; }
+
 const CallKind* call_kind(const std::string& name) {
   const auto* found =
       std::ranges::find_if(kinds, [&](const CallKind& k) { return k.name == name; });

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace gyre::campaign {
@@ -42,6 +44,7 @@ struct CallKind {
   std::optional<std::uint32_t> (*expected)(const CallSite& site, std::size_t place);
 };
 
+std::span<const CallKind> call_kinds();
 // NULL: no such verb.
 const CallKind* call_kind(const std::string& name);
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import uuid
 
 import shaping
 
@@ -88,7 +89,7 @@ class Hosts:
     def make(self, name):
         boot_id = os.path.join(self.folder, name)
         with open(boot_id, "w", encoding="ascii") as file:
-            file.write(f"{name}\n")
+            file.write(f"{uuid.uuid5(uuid.NAMESPACE_DNS, name)}\n")
         return Holder([*NAMESPACES, "--mount-proc"],
                       f"hostname {name} && mount -t tmpfs none /dev/shm && "
                       "mount -t sysfs none /sys && "  # /sys/class/net is of who mounts it
