@@ -162,6 +162,23 @@ TEST_CASE("a receiver that has all misses no connection", "[ucx]") {
   CHECK_THAT(text_of(pair.link.receiver->progress()), has_text("the peer closed the connection"));
 }
 
+TEST_CASE("a link that ends while its receiver goes to sleep is no failure yet", "[ucx]") {
+  UcxNetwork network;
+  UcxPair pair;
+  REQUIRE(pair.link.status.ok());
+  pair.send(8, 0);
+  REQUIRE(pair.arrives(8, 0));
+  pair.link.sender.reset();
+  CHECK_FALSE(pair.link.receiver->at_end());
+  WaitSet set;
+  pair.link.receiver->arm(set);
+  CHECK(pair.link.receiver->at_end());
+  CHECK(pair.link.receiver->progress().ok());
+  // Who sleeps all the same waits for what will not come.
+  pair.link.receiver->arm(set);
+  CHECK_THAT(text_of(pair.link.receiver->progress()), has_text("the peer closed the connection"));
+}
+
 TEST_CASE("a sender whose receiver has got all and gone fails at the next message", "[ucx]") {
   UcxNetwork network;
   UcxPair pair;

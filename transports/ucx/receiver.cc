@@ -197,10 +197,11 @@ bool UcpReceiver::at_end() const {
   return has_all() && head() == arriving_.tail();
 }
 
+// If the end came before this, somebody waits for a message that will not come. If it comes while
+// UCX is armed, nobody has had the chance to see it.
 void UcpReceiver::arm(WaitSet& set) {
-  UcpEnd::arm(set);
-  // This end waits for a message that will not come.
   if (error_.ok() && at_end()) fail(Status(Code::RemoteError, "the peer closed the connection"));
+  UcpEnd::arm(set);
 }
 
 }  // namespace gyre::transport
