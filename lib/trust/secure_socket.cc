@@ -131,6 +131,7 @@ Result<ChannelBinding> SecureSocket::binding() const {
 Result<std::size_t> SecureSocket::write(std::span<const std::uint8_t> bytes, bool more_follows) {
   if (!failure_.ok()) return failure_;
   const std::size_t piece = std::min(bytes.size(), max_record_bytes);
+  GYRE_TRY(change_key());
   forget_block();
   std::size_t taken = 0;
   begin();
@@ -140,6 +141,15 @@ Result<std::size_t> SecureSocket::write(std::span<const std::uint8_t> bytes, boo
   }
   if (is_waiting(SSL_get_error(ssl_.get(), 0))) return std::size_t{0};
   return fail(openssl_failure("sending failed"));
+}
+
+// The next record of a bulk load says so to the peer.
+Status SecureSocket::change_key() {
+  if (load_ == SecureLoad::words || ++records_ < max_records_of_key) return {};
+  records_ = 0;
+  begin();
+  if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) return {};
+  return fail(openssl_failure("changing the key failed"));
 }
 
 void SecureSocket::flush() {

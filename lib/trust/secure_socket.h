@@ -27,6 +27,9 @@ enum class SecureLoad { words, bulk };
 
 // The most that one TLS record carries.
 inline constexpr std::size_t max_record_bytes = 16 << 10;
+// Of a bulk load, with one key. Beyond 2^24.5 of them AES-GCM hides less than it should (RFC 8446,
+// 5.5). A change costs a few microseconds.
+inline constexpr std::uint32_t max_records_of_key = 1 << 16;
 
 struct SslContextTraits {
   using Handle = SSL_CTX*;
@@ -121,6 +124,7 @@ class SecureSocket {
   // go nowhere.
   std::optional<std::size_t> send(std::span<const std::uint8_t> bytes);
   Status closed_status() const;
+  Status change_key();
 
   FileDescriptor socket_;
   const SessionRole role_;
@@ -138,6 +142,7 @@ class SecureSocket {
   int socket_error_ = 0;
   std::vector<std::uint8_t> leaving_;  // records of a bulk load
   std::size_t left_ = 0;               // bytes of them that the kernel has
+  std::uint32_t records_ = 0;          // with the key at hand
 };
 
 }  // namespace gyre::trust

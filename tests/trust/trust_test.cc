@@ -320,6 +320,51 @@ TEST_CASE("a frame longer than 1 MiB is refused, one of 1 MiB passes") {
   CHECK_FALSE(ends.client->send(1, std::vector<std::uint8_t>(max_frame_bytes)).ok());
 }
 
+TEST_CASE("a bulk load goes on under a new key after so many records") {
+  const auto tls = std::move(Tls::create()).value();
+  int near[2] = {}, far[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, near) == 0);
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, far) == 0);
+  const FileDescriptor left(near[1]), right(far[0]);
+  const auto key = *derive_control_key(some_id());
+  const auto start_bulk = [&](int socket, SessionRole role) {
+    return std::move(SecureSocket::start(*tls, FileDescriptor(socket), role, key, SecureLoad::bulk))
+        .value();
+  };
+  const auto sender = start_bulk(near[0], SessionRole::client);
+  const auto receiver = start_bulk(far[1], SessionRole::server);
+  // Records of one letter have 23 bytes, and one that changes the key has 27 (RFC 8446, 4.6.3).
+  std::size_t changes = 0;
+  const auto pass = [&](const FileDescriptor& from, const FileDescriptor& to) {
+    std::uint8_t bytes[4096];
+    const ssize_t got = recv(from.get(), bytes, sizeof bytes, 0);
+    for (ssize_t at = 0; sender->established() && receiver->established() && at + 5 < got;
+         at += 5 + bytes[at + 4])
+      changes += bytes[at + 4] == 22;
+    if (got > 0) REQUIRE(send(to.get(), bytes, static_cast<std::size_t>(got), 0) == got);
+  };
+  for (int i = 0; i < 10 && !(sender->established() && receiver->established()); ++i) {
+    REQUIRE(sender->shake_hands().ok());
+    pass(left, right);
+    REQUIRE(receiver->shake_hands().ok());
+    pass(right, left);
+  }
+  REQUIRE(receiver->established());
+  bool is_same = true;
+  for (std::uint32_t i = 0; i < 2 * max_records_of_key + 10; ++i) {
+    const auto letter = static_cast<std::uint8_t>(i * 7);
+    const std::uint8_t sent[] = {letter};
+    std::uint8_t got[2] = {};
+    is_same &= sender->write(sent, false).ok();
+    pass(left, right);
+    receiver->look_again();
+    const auto read = receiver->read(got);
+    is_same &= read.ok() && *read == 1 && got[0] == letter;
+  }
+  CHECK(is_same);
+  CHECK(changes == 2);
+}
+
 TEST_CASE("a peer that does not read cannot make a session grow without bound") {
   const UniqueId id = some_id();
   Ends ends(id, id);
