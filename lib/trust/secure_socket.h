@@ -93,6 +93,8 @@ class SecureSocket {
   // Once established.
   Result<ChannelBinding> binding() const;
 
+  std::string_view cipher() const { return SSL_get_cipher_name(ssl_.get()); }
+
   int descriptor() const { return socket_.get(); }
   const Status& failure() const { return failure_; }
   Status fail(Status why);

@@ -22,6 +22,7 @@ TEXT = "a gradient that nobody else may see, not even 1 word; "
 SECRET_BYTES = 32
 # lib/trust/unique_id.cc, lib/rendezvous/run_secret.cc
 ID_BYTES, ID_SECRET_AT, RUN_SECRET_AT = 128, 8, 8
+LOG_LINE = "is under TLS 1.3 (TLS_AES_128_GCM_SHA256 by OpenSSL)"
 HELLO, TICKET = b"gyre-control-1-", b"GYRETKT1"
 
 
@@ -53,7 +54,8 @@ def holds(texts, words):
 
 def clean(**more):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GYRE_")}
-    return dict(kept, GYRE_TRANSPORT="tcp", GYRE_INIT_TIMEOUT=str(RUN_S), **more)
+    return dict(kept, GYRE_TRANSPORT="tcp", GYRE_INIT_TIMEOUT=str(RUN_S),
+                GYRE_DEBUG="INFO", GYRE_DEBUG_SUBSYS="NET", **more)
 
 
 def read_when_there(path, length):
@@ -71,9 +73,10 @@ def read_when_there(path, length):
 
 
 def finish(ranks):
-    for rank in ranks:
-        said = rank.communicate(timeout=RUN_S)[0]
-        assert rank.returncode == 0, (rank.returncode, said)
+    """What they said."""
+    said = [rank.communicate(timeout=RUN_S)[0] for rank in ranks]
+    assert all(rank.returncode == 0 for rank in ranks), said
+    return "".join(said)
 
 
 def start(command, environment):
@@ -87,8 +90,8 @@ def by_launcher(hosts, gyre, program, settings):
     script = ('if [ "$GYRE_RANK" = 0 ]; then cat "/proc/$$/fd/$GYRE_RENDEZVOUS_FD" > "$0"; fi; '
               'exec "$@"')
     words = [gyre, "run", "-n", "3", "sh", "-c", script, copy, program, TEXT]
-    finish([start(hosts.on(0, words), clean(**settings))])
-    return read_when_there(copy, SECRET_BYTES)[RUN_SECRET_AT:RUN_SECRET_AT + SECRET_BYTES]
+    said = finish([start(hosts.on(0, words), clean(**settings))])
+    return read_when_there(copy, SECRET_BYTES)[RUN_SECRET_AT:RUN_SECRET_AT + SECRET_BYTES], said
 
 
 def by_hand(hosts, program, settings, **meeting):
@@ -106,16 +109,15 @@ def by_file(hosts, _, program, settings):
     path = os.path.join(hosts.folder, "id")
     ranks = by_hand(hosts, program, settings, GYRE_RENDEZVOUS_FILE=path)
     secret = read_when_there(path, ID_BYTES)[ID_SECRET_AT:ID_SECRET_AT + SECRET_BYTES]
-    finish(ranks)
-    return secret
+    return secret, finish(ranks)
 
 
 def by_address(hosts, _, program, settings):
     """On two hosts, whose ranks get the id over the network by a secret of the user's."""
-    finish(by_hand(hosts, program, settings, GYRE_RENDEZVOUS_SECRET_FILE=hosts.secret,
-                   GYRE_RENDEZVOUS_ADDRESS=f"{two_hosts.ADDRESSES[0]}:{PORT}"))
+    said = finish(by_hand(hosts, program, settings, GYRE_RENDEZVOUS_SECRET_FILE=hosts.secret,
+                          GYRE_RENDEZVOUS_ADDRESS=f"{two_hosts.ADDRESSES[0]}:{PORT}"))
     with open(hosts.secret, "rb") as file:
-        return file.read()
+        return file.read(), said
 
 
 def main(gyre, program):
@@ -131,7 +133,7 @@ def main(gyre, program):
             for security in ("ticket", "tls"):
                 record = capture.Capture(pid, device)
                 try:
-                    secret = run(hosts, gyre, program, {"GYRE_TCP_SECURITY": security})
+                    secret, said = run(hosts, gyre, program, {"GYRE_TCP_SECURITY": security})
                 finally:
                     record.end()
                 streams = list(record.streams().values())
@@ -139,6 +141,7 @@ def main(gyre, program):
                 what = f"{run.__name__}, {security}"
                 print(f"{what}: {len(record.packets)} packets, {len(streams)} streams, "
                       f"{sum(map(len, streams))} bytes", flush=True)
+                assert (LOG_LINE in said) == (security == "tls"), said
                 assert len(secret) >= SECRET_BYTES and not holds(seen, forms(secret)), what
                 # What is recorded are the data connections, and the others where they use TCP.
                 assert holds(seen, [TICKET]), what

@@ -1,5 +1,7 @@
 #include "transports/tcp/secure_stream.h"
 
+#include "lib/base/log.h"
+#include "lib/trust/address.h"
 #include "lib/trust/derive.h"
 #include "transports/tcp/socket.h"
 
@@ -36,7 +38,7 @@ class SecureStream final : public ByteStream {
       : tls_(std::move(tls)), socket_(std::move(socket)) {}
 
   bool joined() const override { return socket_->established(); }
-  Status join() override { return socket_->shake_hands(); }
+  Status join() override;
   IoResult send(std::span<iovec> parts) override;
   IoResult receive(std::span<iovec> parts) override;
   bool has_heard() const override { return socket_->heard(); }
@@ -77,6 +79,14 @@ RecordBytes SecureStream::record_at(PartsPlace place) {
     place.move(bytes);
   }
   return RecordBytes(gathered_).first(count);
+}
+
+Status SecureStream::join() {
+  GYRE_TRY(socket_->shake_hands());
+  if (joined())
+    log_info(Subsystem::net, "data between {} is under TLS 1.3 ({} by OpenSSL)",
+             trust::format_path(descriptor()), socket_->cipher());
+  return {};
 }
 
 // Nobody reads here who could learn it otherwise.
