@@ -87,12 +87,15 @@ class Hosts:
             raise
 
     def make(self, name):
-        boot_id = os.path.join(self.folder, name)
+        boot_id, sys = (os.path.join(self.folder, f"{name}{end}") for end in ("", "-sys"))
         with open(boot_id, "w", encoding="ascii") as file:
             file.write(f"{uuid.uuid5(uuid.NAMESPACE_DNS, name)}\n")
         return Holder([*NAMESPACES, "--mount-proc"],
                       f"hostname {name} && mount -t tmpfs none /dev/shm && "
-                      "mount -t sysfs none /sys && "  # /sys/class/net is of who mounts it
+                      # /sys/class/net is of who mounts it; the control groups are all hosts'.
+                      f"mkdir {sys} && mount -t sysfs none {sys} && "
+                      f"mount --rbind /sys/fs/cgroup {sys}/fs/cgroup && "
+                      f"mount --rbind {sys} /sys && "
                       f"mount --bind {boot_id} /proc/sys/kernel/random/boot_id && "
                       "ip link set lo up", self.lifetime_s)
 
