@@ -22,6 +22,11 @@ hostname >>{folder}/places
 export GYRE_REPRODUCIBLE=1 GYRE_TCP_SECURITY=ticket
 exec {root}/build/docs/examples/train
 """
+# Says where it runs, and measures the job's links; none is slow because the machine is busy.
+LINKS = """#!/bin/sh
+hostname >>{folder}/places
+exec {root}/build/tools/gyre link --slow-below 0.01
+"""
 
 
 def page(path="docs/operations.md"):
@@ -77,7 +82,8 @@ class Jobs(unittest.TestCase):
     def setUpClass(cls):
         cls.site = sites.Site()
         cls.addClassCleanup(cls.site.end)
-        cls.site.write("program", PROGRAM.format(folder=cls.site.folder, root=ROOT), 0o755)
+        for name, text in (("program", PROGRAM), ("links", LINKS)):
+            cls.site.write(name, text.format(folder=cls.site.folder, root=ROOT), 0o755)
         # HOME is one folder for both hosts.
         cls.variables = {"PATH": os.environ["PATH"], "HOME": cls.site.folder, "LANG": "C.UTF-8"}
         cls.digest = cls.digest_in(cls.run_by(cls.site.from_host0(
@@ -114,10 +120,27 @@ class Jobs(unittest.TestCase):
         self.assertEqual([code for code, _ in said], [0, 0], text)
         return text
 
+    @staticmethod
+    def with_links(line):
+        """The page's line, for gyre link in the program's place."""
+        if "./program" not in line:
+            raise LookupError(f"no ./program in: {line}")
+        return line.replace("./program", "./links")
+
     def check(self, text):
         """All ranks ran where they should, and learnt the same bits."""
+        self.check_places(text)
+        self.assertEqual(self.digest_in(text), self.digest)
+
+    def check_links(self, text):
+        """All ranks ran where they should, and one of them tells what links there are."""
+        self.check_places(text)
+        self.assertEqual(len(re.findall(rf"^(?:\S+ )?{self.ranks} ranks on 2 hosts, \d+ links in",
+                                        text, re.M)), 1, text)
+        self.assertRegex(text, r"All \d+ links are as expected")
+
+    def check_places(self, text):
         with open(os.path.join(self.site.folder, "places"), encoding="utf-8") as file:
             places = sorted(file.read().split())
         self.assertEqual(places, [name for name in sites.NAMES for _ in range(self.ranks // 2)],
                          text)
-        self.assertEqual(self.digest_in(text), self.digest)

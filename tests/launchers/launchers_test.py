@@ -19,8 +19,11 @@ class Mpirun(jobs.Jobs):
         os.mkdir(folder)
         self.site.write("bin/mpirun", f'#!/bin/sh\nexec {mpirun} "$@"\n', 0o755)
         path = f"{folder}:{os.path.dirname(mpirun)}:{self.variables['PATH']}"
-        command = self.site.from_host0(["sh", "-ec", documented(label)])
-        self.check(self.run_by(command, {"PATH": path, **variables}))
+        for line, check in ((documented(label), self.check),
+                            (self.with_links(documented(label)), self.check_links)):
+            self.setUp()
+            command = self.site.from_host0(["sh", "-ec", line])
+            check(self.run_by(command, {"PATH": path, **variables}))
 
     def of_open_mpi(self):
         allowed = {f"{engine}_ALLOW_RUN_AS_ROOT{rest}": "1" for engine in ("OMPI", "PRTE")
@@ -85,8 +88,12 @@ class AtAddress(jobs.Jobs):
         line = documented("torchrun, on each host")
         self.assertIn("--node-rank 0", line)
         # Debian's PyTorch has no libuv.
-        self.check(self.meet(lambda host: "export USE_LIBUV=0\n" + line.replace(
-            "--node-rank 0", f"--node-rank {host}").replace("torchrun", torchrun, 1)))
+        def on_host(host):
+            return "export USE_LIBUV=0\n" + line.replace(
+                "--node-rank 0", f"--node-rank {host}").replace("torchrun", torchrun, 1)
+        self.check(self.meet(on_host))
+        self.setUp()
+        self.check_links(self.meet(lambda host: self.with_links(on_host(host))))
 
 
 class Slurm(jobs.Jobs):
@@ -108,6 +115,8 @@ class Slurm(jobs.Jobs):
 
     def test_srun(self):
         self.check(self.launch(documented("Slurm")))
+        self.setUp()
+        self.check_links(self.launch(self.with_links(documented("Slurm"))))
 
     def test_srun_by_pmix(self):
         if "can not load PMIx library" in self.slurm.logs(most=10**6):
