@@ -1,258 +1,34 @@
-/* mpi_all_reduce: MPI_Allreduce of floats under the timing loop of all_reduce_perf, so that the two
- * can be compared: warm-up sweep over doubling sizes, one untimed call, a barrier (an all-reduce of
- * 8 bytes, as there), then iterations back to back through rotating buffers, with one clock reading
- * between them. Each iteration counts as its slowest rank. Sums only; every element is checked
- * once.
+/* MPI_Allreduce under the loop of reduce_loop.h.
  *
  *   mpirun -n 2 mpi_all_reduce -b 8 -e 64M -f 2 -n 20 -w 1 [-c 0] [-J rows.jsonl]
  */
-#include <errno.h>
-#include <getopt.h>
+#include "bench/compare/reduce_loop.h"
+
 #include <mpi.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-struct options {
-  size_t min_bytes, max_bytes, factor;
-  int iterations, warmup, check;
-  const char* rows_file;
-};
-
-struct bench {
-  struct options options;
-  int rank, ranks;
-  float* send;
-  float* recv;
-  double* iteration_us;
-  FILE* rows;
-};
-
-struct result {
-  double time_us, min_us, p50_us, p99_us;
-  double wrong;
-};
-
-static double now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+static void all_reduce(void* self, const float* send, float* recv, size_t count) {
+  (void)self;
+  MPI_Allreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, MPI_FLOAT, MPI_SUM,
+                MPI_COMM_WORLD);
 }
 
-static void fail(const char* text) {
-  fprintf(stderr, "mpi_all_reduce: %s\n", text);
-  MPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-/* Digits and an optional K, M or G; 0 and an error if anything else. */
-static size_t parse_size(const char* text) {
-  char* end = NULL;
-  double value = strtod(text, &end);
-  if (end == text || value < 0) fail("a size is not a number");
-  if (*end == 'K' || *end == 'k')
-    value *= 1024, ++end;
-  else if (*end == 'M' || *end == 'm')
-    value *= 1024 * 1024, ++end;
-  else if (*end == 'G' || *end == 'g')
-    value *= 1024 * 1024 * 1024, ++end;
-  if (*end != '\0') fail("a size ends in something else than K, M or G");
-  return (size_t)value;
-}
-
-static int parse_count(const char* text, int least) {
-  char* end = NULL;
-  const long value = strtol(text, &end, 10);
-  if (end == text || *end != '\0' || value < least || value > 1 << 30) fail("a count is wrong");
-  return (int)value;
-}
-
-static struct options parse_options(int argc, char** argv) {
-  struct options o = {8, 64u << 20, 2, 20, 1, 1, NULL};
-  int letter;
-  while ((letter = getopt(argc, argv, "b:e:f:n:w:c:J:")) != -1) {
-    switch (letter) {
-      case 'b':
-        o.min_bytes = parse_size(optarg);
-        break;
-      case 'e':
-        o.max_bytes = parse_size(optarg);
-        break;
-      case 'f':
-        o.factor = (size_t)parse_count(optarg, 2);
-        break;
-      case 'n':
-        o.iterations = parse_count(optarg, 1);
-        break;
-      case 'w':
-        o.warmup = parse_count(optarg, 0);
-        break;
-      case 'c':
-        o.check = parse_count(optarg, 0);
-        break;
-      case 'J':
-        o.rows_file = optarg;
-        break;
-      default:
-        fail("usage: [-b SIZE] [-e SIZE] [-f FACTOR] [-n N] [-w N] [-c 0|1] [-J FILE]");
-    }
-  }
-  if (o.min_bytes < sizeof(float) || o.min_bytes > o.max_bytes) fail("-b and -e are wrong");
-  return o;
-}
-
-/* Multiples of 1/8 below 16: sums of up to thousands of ranks are exact in a float. */
-static float input(int rank, size_t index, unsigned seed) {
-  const uint32_t mixed = ((uint32_t)index * 2654435761u) ^ ((uint32_t)rank * 40503u + seed);
-  return (float)((mixed >> 7) % 128) / 8.0f;
-}
-
-static void fill(float* data, int rank, size_t count, unsigned seed) {
-  for (size_t i = 0; i < count; ++i) data[i] = input(rank, i, seed);
-}
-
-static void all_reduce(const struct bench* b, size_t offset, size_t count, int in_place) {
-  MPI_Allreduce(in_place ? MPI_IN_PLACE : b->send + offset, b->recv + offset, (int)count, MPI_FLOAT,
-                MPI_SUM, MPI_COMM_WORLD);
-}
-
-static double combine(double value, MPI_Op op) {
-  double result = 0;
-  MPI_Allreduce(&value, &result, 1, MPI_DOUBLE, op, MPI_COMM_WORLD);
-  return result;
-}
-
-static int ascending(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static double count_wrong(const struct bench* b, size_t count, int in_place) {
-  const unsigned seed = (unsigned)count + (unsigned)in_place;
-  fill(in_place ? b->recv : b->send, b->rank, count, seed);
-  all_reduce(b, 0, count, in_place);
-  double wrong = 0;
-  for (size_t i = 0; i < count; ++i) {
-    float expected = 0;
-    for (int rank = 0; rank < b->ranks; ++rank) expected += input(rank, i, seed);
-    wrong += b->recv[i] != expected;
-  }
-  return combine(wrong, MPI_SUM);
-}
-
-static struct result measure(struct bench* b, size_t count, int in_place) {
-  const int n = b->options.iterations;
-  const size_t last = b->options.max_bytes / sizeof(float) - count;
-  struct result result = {0, 0, 0, 0, 0};
-  size_t offset = 0;
-  all_reduce(b, 0, count, in_place);
-  combine(0, MPI_SUM);
-  double mark = now_us();
-  const double begin = mark;
-  for (int i = 0; i < n; ++i) {
-    all_reduce(b, offset, count, in_place);
-    offset = offset + count > last ? 0 : offset + count;
-    const double next = now_us();
-    b->iteration_us[i] = next - mark;
-    mark = next;
-  }
-  result.time_us = combine((mark - begin) / n, MPI_SUM) / b->ranks;
-  MPI_Allreduce(MPI_IN_PLACE, b->iteration_us, n, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  qsort(b->iteration_us, (size_t)n, sizeof(double), ascending);
-  const int rank_99 = (n * 99 + 99) / 100;
-  result.min_us = b->iteration_us[0];
-  result.p50_us = b->iteration_us[n / 2];
-  result.p99_us = b->iteration_us[(rank_99 < n ? rank_99 : n) - 1];
-  if (b->options.check) result.wrong = count_wrong(b, count, in_place);
-  return result;
-}
-
-static void print_half(const struct bench* b, size_t bytes, const struct result* r) {
-  const double algorithm = (double)bytes / r->time_us / 1e3;
-  printf("  %7.2f  %6.2f  %6.2f", r->time_us, algorithm, algorithm * 2 * (b->ranks - 1) / b->ranks);
-  if (b->options.check)
-    printf("  %6g", r->wrong);
-  else
-    printf("     N/A");
-  printf("  %7.2f  %7.2f  %7.2f", r->min_us, r->p50_us, r->p99_us);
-}
-
-static void write_row(const struct bench* b, size_t bytes, int in_place, const struct result* r) {
-  if (b->rows == NULL) return;
-  fprintf(
-      b->rows,
-      "{\"bytes\": %zu, \"in_place\": %s, \"time_us\": %.4f, \"min_us\": %.4f, \"p50_us\": %.4f,"
-      " \"p99_us\": %.4f, \"wrong\": %.0f}\n",
-      bytes, in_place ? "true" : "false", r->time_us, r->min_us, r->p50_us, r->p99_us,
-      b->options.check ? r->wrong : 0.0);
-}
-
-static double sweep(struct bench* b) {
-  const struct options* o = &b->options;
-  double wrong = 0;
-  for (size_t bytes = o->min_bytes; bytes <= o->max_bytes; bytes *= 2)
-    for (int i = 0; i < o->warmup; ++i) all_reduce(b, 0, bytes / sizeof(float), 0);
-  for (size_t bytes = o->min_bytes; bytes <= o->max_bytes; bytes *= o->factor) {
-    const size_t count = bytes / sizeof(float);
-    struct result results[2];
-    for (int in_place = 0; in_place < 2; ++in_place) {
-      results[in_place] = measure(b, count, in_place);
-      wrong += results[in_place].wrong;
-    }
-    if (b->rank != 0) continue;
-    printf("%12zu  %12zu  %8s  %6s  %6d", bytes, count, "float", "sum", -1);
-    for (int in_place = 0; in_place < 2; ++in_place) {
-      print_half(b, bytes, &results[in_place]);
-      write_row(b, bytes, in_place, &results[in_place]);
-    }
-    printf("\n");
-    fflush(stdout);
-  }
-  return wrong;
-}
-
-static float* allocate(size_t bytes) {
-  void* memory = NULL;
-  if (posix_memalign(&memory, 4096, bytes) != 0) fail("no memory");
-  return memory;
+static void combine(void* self, double* values, int count, int largest) {
+  (void)self;
+  MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, largest ? MPI_MAX : MPI_SUM,
+                MPI_COMM_WORLD);
 }
 
 int main(int argc, char** argv) {
-  struct bench b;
-  char library[MPI_MAX_LIBRARY_VERSION_STRING];
+  char version[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
+  struct PeerLibrary library = {version, 0, 0, NULL, all_reduce, combine, 0};
   MPI_Init(&argc, &argv);
-  b.options = parse_options(argc, argv);
-  b.rows = NULL;
-  MPI_Comm_rank(MPI_COMM_WORLD, &b.rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &b.ranks);
-  b.send = allocate(b.options.max_bytes);
-  b.recv = allocate(b.options.max_bytes);
-  b.iteration_us = malloc((size_t)b.options.iterations * sizeof(double));
-  if (b.iteration_us == NULL) fail("no memory");
-  fill(b.send, b.rank, b.options.max_bytes / sizeof(float), 0);
-  fill(b.recv, b.rank, b.options.max_bytes / sizeof(float), 0);
-  MPI_Get_library_version(library, &length);
-  library[strcspn(library, "\n,")] = '\0';
-  if (b.rank == 0) {
-    printf("# %s\n# %d ranks, %d iterations; out of place, then in place\n", library, b.ranks,
-           b.options.iterations);
-    printf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
-    for (int half = 0; half < 2; ++half)
-      printf("  %7s  %6s  %6s  %6s  %7s  %7s  %7s", "time", "algbw", "busbw", "#wrong", "min",
-             "p50", "p99");
-    printf("\n");
-    if (b.options.rows_file != NULL) {
-      b.rows = fopen(b.options.rows_file, "w");
-      if (b.rows == NULL) fail(strerror(errno));
-    }
-  }
-  const double wrong = sweep(&b);
-  if (b.rows != NULL && fclose(b.rows) != 0) fail(strerror(errno));
-  free(b.send);
-  free(b.recv);
-  free(b.iteration_us);
+  MPI_Comm_rank(MPI_COMM_WORLD, &library.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &library.ranks);
+  MPI_Get_library_version(version, &length);
+  version[strcspn(version, "\n,")] = '\0';
+  const int exit_code = run_reduce_loop(&library, argc, argv);
   MPI_Finalize();
-  return wrong > 0 ? 1 : 0;
+  return exit_code;
 }

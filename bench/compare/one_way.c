@@ -1,34 +1,18 @@
 /* Sends one way, as ucx_perftest does: rank 0 sends and rank 1 receives. Prints a line of JSON for
  * each size: the median half of a round trip, and the bandwidth of a window of sends, of which the
- * last is answered. For bench/compare/ucx.py.
+ * last is answered. For ucx.py and tcp.py.
  *
  *     gyre run -n 2 one_way BYTES ROUND_TRIPS WINDOWS SENDS_OF_A_WINDOW */
+#include "bench/compare/timing.h"
 #include <gyre/gyre.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static void check(gyreResult_t result, const char* call, gyreComm_t comm) {
   if (result == gyreSuccess) return;
   fprintf(stderr, "%s: %s\n", call, gyreGetLastError(comm));
   exit(1);
-}
-
-static double now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static int by_value(const void* one, const void* other) {
-  const double difference = *(const double*)one - *(const double*)other;
-  return difference < 0 ? -1 : difference > 0;
-}
-
-static double median(double* values, int count) {
-  qsort(values, (size_t)count, sizeof *values, by_value);
-  return values[count / 2];
 }
 
 struct OneWayJob {

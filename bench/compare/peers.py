@@ -3,6 +3,8 @@ how its results are read."""
 import json
 import os
 import shutil
+import subprocess
+import tempfile
 
 NO_LIMIT = 1 << 62
 MANY = os.cpu_count() or 1  # above this many ranks, waiting ranks must give way
@@ -84,6 +86,50 @@ class Mpich(Mpi):
         if transport == "tcp":
             extra = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
         return self.after([self.launcher, "-n", str(ranks)], sizes, rows_file), extra
+
+
+class Gloo(Mpi):
+    """Over TCP alone. It is built against the Gloo whose prefix, or build folder beside `gloo`,
+    holds its headers and libgloo.a."""
+    name = "gloo"
+
+    def __init__(self, places):
+        here = os.path.dirname(os.path.abspath(__file__))
+        root = os.path.dirname(os.path.dirname(here))
+        archive = _find_first(places, ("lib/libgloo.a", "gloo/libgloo.a"))
+        self.folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        super().__init__(os.path.join(self.folder.name, "gloo_all_reduce"))
+        loop = os.path.join(self.folder.name, "reduce_loop.o")
+        subprocess.run(["cc", "-std=c99", "-D_GNU_SOURCE", "-O2", f"-I{root}", "-c",
+                        os.path.join(here, "reduce_loop.c"), "-o", loop], check=True)
+        subprocess.run(["c++", "-std=c++17", "-O2", "-w", f"-I{root}",
+                        *(f"-I{os.path.join(place, part)}" for place in places
+                          for part in ("", "include")),
+                        os.path.join(here, "gloo_all_reduce.cc"), loop, archive, "-pthread",
+                        "-o", self.program], check=True)
+
+    def command(self, ranks, transport, sizes, rows_file):
+        meeting = tempfile.mkdtemp(dir=self.folder.name)
+        return [self.program, str(ranks), meeting, *sizes, "-J", rows_file], {}
+
+
+class Raw(Mpi):
+    """Plain sockets, of two ranks over TCP: the bytes alone, or also their sums."""
+
+    def __init__(self, build, pattern):
+        super().__init__(os.path.join(build, "bench", "compare", "raw_all_reduce"))
+        self.name, self.pattern = "raw_" + pattern, pattern
+
+    def command(self, ranks, transport, sizes, rows_file):
+        return [self.program, self.pattern, *sizes, "-J", rows_file], {}
+
+
+def _find_first(places, names):
+    found = [os.path.join(place, name) for place in places for name in names
+             if os.path.exists(os.path.join(place, name))]
+    if not found:
+        raise FileNotFoundError(f"no {' or '.join(names)} in {' or '.join(places)}")
+    return found[0]
 
 
 def find_peers(build, wanted, memory="malloc"):

@@ -10,14 +10,13 @@ whichever is shorter. Bandwidth is that of sends one after the other; of ucx_per
 and ucp_am_bw, whichever is larger.
 """
 import argparse
-import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 
+import one_way
 from rounds import ROOT, append_results, parse_size
 
 PORT = 13341
@@ -37,13 +36,6 @@ def arguments():
     return parser.parse_args()
 
 
-def counts(size):
-    """(round trips, windows, sends of a window) that take some tenths of a second."""
-    if size <= 4 << 10:
-        return 4000, 40, 500
-    return (1000, 30, 100) if size <= 256 << 10 else (60, 15, 20)
-
-
 def environment(options):
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith(("GYRE_", "UCX_"))}
@@ -51,24 +43,9 @@ def environment(options):
             "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
-def gyre(options, size):
-    """(microseconds, MB/s)"""
-    words = [os.path.join(options.build, "tools", "gyre"), "run", "-n", "2",
-             os.path.join(options.build, "bench", "compare", "one_way"), str(size),
-             *map(str, counts(size))]
-    done = subprocess.run(words, env={**environment(options), "GYRE_TRANSPORT": "ucx",
-                                      "GYRE_SOCKET_IFNAME": "lo"},
-                          capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    row = json.loads(next(line[line.index("{"):] for line in done.stdout.splitlines()
-                          if "half_round_trip_us" in line))
-    return row["half_round_trip_us"], row["megabytes_per_s"]
-
-
 def perftest(options, test, size):
     """The last line of -v: iterations, percentile, then averages and totals."""
-    trips, windows, sends = counts(size)
+    trips, windows, sends = one_way.counts(size)
     turns = trips if test.endswith("lat") else windows * sends
     words = [options.perftest, "-t", test, "-s", str(size), "-n", str(turns), "-w",
              str(turns // 10 + 3), "-p", str(PORT), "-f", "-v"]
@@ -106,14 +83,10 @@ def main():
     print(f"{'bytes':>10} {'gyre us':>10} {'ucx us':>10} {'ratio':>6}   "
           f"{'gyre MB/s':>10} {'ucx MB/s':>10} {'ratio':>6}")
     for size in options.sizes:
-        ours, theirs = [], []
-        for turn in range(options.rounds):
-            steps = [lambda: ours.append(gyre(options, size)),
-                     lambda: theirs.append(peer(options, size))]
-            for step in steps if turn % 2 == 0 else reversed(steps):
-                step()
-        (us, speed), (peer_us, peer_speed) = ([statistics.median(column) for column in zip(*side)]
-                                              for side in (ours, theirs))
+        steps = [lambda: one_way.gyre(options.build, {**environment(options),
+                                                      "GYRE_TRANSPORT": "ucx"}, size),
+                 lambda: peer(options, size)]
+        (us, speed), (peer_us, peer_speed) = one_way.in_turns(steps, options.rounds)
         print(f"{size:>10} {us:>10.2f} {peer_us:>10.2f} {us / peer_us:>6.2f}   {speed:>10.1f} "
               f"{peer_speed:>10.1f} {speed / peer_speed:>6.2f}", flush=True)
         rows.append({"tls": options.tls, "devices": options.devices, "bytes": size,

@@ -13,9 +13,11 @@ sys.path.insert(0, sys.argv.pop(1))
 import chart  # noqa: E402
 import compare  # noqa: E402
 import limits  # noqa: E402
+import one_way  # noqa: E402
 import peers  # noqa: E402
 import rounds  # noqa: E402
 import settings  # noqa: E402
+import tcp  # noqa: E402
 
 
 def options(**values):
@@ -167,6 +169,32 @@ class Compare(unittest.TestCase):
                          ["8 B", "1 KiB", "64 KiB", "1 MiB"])
         self.assertEqual([chart.time_label(time) for time in (0.5, 10, 1000, 2e6)],
                          ["0.5 µs", "10 µs", "1 ms", "2 s"])
+
+    def test_goals_of_tcp_hold_or_fail_by_the_medians(self):
+        def said(own):
+            medians = {8: {"gyre": own, "openmpi": 9, "raw_sum": 4},
+                       1 << 20: {"gyre": 100, "openmpi": 400, "raw_sum": 95, "gloo": 400}}
+            return {what: holds for what, holds, _ in tcp.goals(medians)}
+        fast, slow = said(4.9), said(9.1)
+        self.assertTrue(all(fast.values()), fast)
+        self.assertEqual(len(fast), 5)
+        self.assertEqual([what for what, holds in slow.items() if not holds],
+                         ["no size slower than Open MPI", "8 B <= 1.25 of plain sockets"])
+
+    def test_steps_of_a_round_take_turns_and_become_medians(self):
+        called = []
+        def step(name, values):
+            def act():
+                called.append(name)
+                return (next(values),)
+            return act
+        steps = [step("one", iter((1, 9, 2))), step("other", iter((5, 4, 6)))]
+        self.assertEqual(one_way.in_turns(steps, 3), [(2,), (5,)])
+        self.assertEqual(called, ["one", "other", "other", "one", "one", "other"])
+
+    def test_gloo_is_looked_for_where_it_may_be(self):
+        with self.assertRaisesRegex(FileNotFoundError, "libgloo.a"):
+            peers.Gloo(["/nonexistent"])
 
     def test_limits_grow_with_size_and_never_below_one_way(self):
         tcp = limits.Limits.__new__(limits.Limits)
