@@ -22,6 +22,7 @@ usage: tools/dev COMMAND [arguments]
   gpu              everything that needs a GPU, and a page of results (build-gpu/)
   torch            PyTorch's backend: its build (build-torch/) and its tests
   torch-upstream   PyTorch's own DistributedTest with Gyre in gloo's place
+  torch-matrix     the backend compiled for each PyTorch from 2.6 on
   vm-test          tests in a virtual machine: RDMA without a NIC, networks that lose and delay
   launchers        jobs on two hosts by mpirun, srun, torchrun, Kubernetes' variables and Ray
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
@@ -228,6 +229,7 @@ first call downloads 300 MB and unpacks them into ~/.cache/gyre-torch; nothing i
 
   --smoke             only the tests that take a minute together
   --wheel[=VERSION]   PyTorch's wheel from PyPI instead, of this version or the newest (some GB)
+  --release=NAME      the PyTorch of this release of Debian instead: trixie has 2.6
   --shell             instead of the tests: a shell in which `python` and `torchrun` have it
 
 Of pytest: -k EXPRESSION, -m MARKS, -x, --maxfail=N, -v, -q, -s, -l, -r CHARACTERS, --lf, --ff,
@@ -243,8 +245,24 @@ help_torch_upstream() {
 
 PyTorch is Debian's newest, as in tools/dev torch.
   --wheel[=VERSION]  PyTorch's wheel from PyPI instead, of this version or the newest (some GB)
+  --release=NAME     the PyTorch of this release of Debian instead: trixie has 2.6
 
   tools/dev torch-upstream --both -k broadcast
+HELP
+}
+
+help_torch_matrix() {
+  cat <<'HELP'
+usage: tools/dev torch-matrix [--run] [RELEASE...]
+
+Compiles the backend with the headers of PyTorch 2.6, 2.8, 2.10 and each from 2.12 on, or of the
+releases named. The first call brings their wheels from PyPI (2 GB) and keeps the headers (0.5 GB)
+in ~/.cache/gyre-torch/headers.
+
+  --run   then runs the tests of DDP, FSDP and faults on PyTorch 2.6 (Debian 13), on that of Debian
+          testing, and on the newest of PyPI (some GB)
+
+  tools/dev torch-matrix 2.6.0 2.15.0
 HELP
 }
 
@@ -294,7 +312,8 @@ help_nightly() {
 usage: tools/dev nightly
 
 Runs everything, which takes hours: the default tests, the suites gpu, soak and
-networks, lint, torch, torch-upstream with 2, 3 and 4 ranks, fuzz, asan, tsan, vm-test,
+networks, lint, torch, torch-matrix --run, torch-upstream with 2, 3 and 4 ranks, fuzz,
+asan, tsan, vm-test,
 launchers, and distributions.
 HELP
 }

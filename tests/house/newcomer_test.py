@@ -214,7 +214,7 @@ def check_backend(place, root, version):
                            f"-Dpython_with_torch={sys.executable}"], text=True, check=False,
                           env={**os.environ, "PYTHONPATH": folder}, capture_output=True,
                           timeout=6 * PATIENCE_S, stdin=subprocess.DEVNULL)
-    wanted = f"needs PyTorch 2.14 or newer, and {sys.executable} has {version}"
+    wanted = f"needs PyTorch 2.6 or newer, and {sys.executable} has {version}"
     if done.returncode != 0 and wanted in done.stdout and "Traceback" not in done.stdout:
         return []
     return [f"tools/pytorch with PyTorch {version}: exit code {done.returncode}\n{done.stdout}"]
@@ -233,7 +233,7 @@ def main():
                 violations += [what for row in rows for what in place.check(row)]
         if "all_reduce_perf" in programs:
             violations += compare_helps(place, "bench", "all_reduce_perf")
-        violations += check_backend(place, root, "2.13.0+cpu")
+        violations += check_backend(place, root, "2.5.1+cpu")
     finally:
         shutil.rmtree(place.folder)
     tree.report(violations)

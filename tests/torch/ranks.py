@@ -39,6 +39,10 @@ def _begin(path):
     if DEVICES:
         import fake_gpu
         fake_gpu.start(DEVICES)
+    if BACKEND == "gyre":
+        import torch
+        if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):  # finds no entry point
+            import gyre_torch  # noqa: F401
 
 
 def _serve(pipe, rank, size, store_path, path):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes a Python with PyTorch to build and test the backend with, and prints its bin folder.
 
-By default it unpacks the newest PyTorch of Debian's testing release into a folder, where it runs.
-So nothing is installed on this machine, and neither root nor a wheel of 2 GB is needed. With
---wheel, it installs PyTorch's own wheel from PyPI in a virtual environment of this machine's
-Python.
+By default it unpacks the newest PyTorch of Debian's testing release, or of --release, into a
+folder, where it runs. So nothing is installed on this machine, and neither root nor a wheel of 2 GB
+is needed. With --wheel, it installs PyTorch's own wheel from PyPI in a virtual environment of this
+machine's Python.
 """
 
 import argparse
@@ -15,7 +15,11 @@ import shutil
 import subprocess
 import sys
 
-RELEASE = "forky"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "package"))
+import own_apt  # noqa: E402
+from own_apt import run  # noqa: E402
+
+RELEASE = "forky"  # of Debian; another one is an argument
 PACKAGES = ["python3-torch", "libtorch-dev", "pybind11-dev", "libopenblas0-pthread",
             "python3-pip", "python3-mesonpy", "python3-pytest", "python3-expecttest",
             "python3-sklearn"]
@@ -28,28 +32,6 @@ COMPILED = "compiled"
 
 def say(text):
     print(f"== {text}", file=sys.stderr, flush=True)
-
-
-def run(*command, environment=None, capture=False):
-    """Runs it, or ends with what it said."""
-    ran = subprocess.run([str(word) for word in command], text=True, check=False,
-                         env=environment, stdin=subprocess.DEVNULL,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if ran.returncode != 0:
-        sys.exit(f"environment.py: {' '.join(map(str, command))} failed:\n{ran.stdout[-4000:]}")
-    return ran.stdout if capture else None
-
-
-def debian_mirror():
-    """The Debian mirror that apt is set up with."""
-    answer = run("apt-get", "indextargets", "--format", "$(ORIGIN) $(REPO_URI)",
-                 "Created-By: Packages", capture=True)
-    for line in answer.splitlines():
-        origin, _, uri = line.partition(" ")
-        if origin == "Debian" and "security" not in uri:
-            return uri
-    sys.exit("environment.py: apt knows no mirror of Debian (apt-get update first); "
-             "or use PyTorch's own wheel: --wheel")
 
 
 def without_libuv(text):
@@ -68,8 +50,10 @@ def without_libuv(text):
 class DebianPython:
     """Debian's PyTorch and all below it, in a folder."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, release):
         self.folder = folder
+        self.release = release
+        self.apt = own_apt.OwnApt(folder / "apt", release)
         self.root = folder / "root"
         self.bin = folder / "bin"
 
@@ -88,35 +72,19 @@ class DebianPython:
         self.offer(pythons[-1])
         shutil.rmtree(self.folder / "apt")
 
-    def apt(self, *arguments):
-        run("apt-get", *arguments, environment={**os.environ,
-                                                "APT_CONFIG": str(self.folder / "apt/apt.conf")})
-
     def download(self):
-        """An apt of its own: it knows one release, and nothing is installed."""
-        apt = self.folder / "apt"
-        for part in ("state/lists/partial", "cache/archives/partial"):
-            (apt / part).mkdir(parents=True)
-        (apt / "status").touch()
-        keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
-        source = f"deb [signed-by={keys}] {debian_mirror()} {RELEASE} main\n"
-        (apt / "sources.list").write_text(source)
-        (apt / "apt.conf").write_text(f"""
-Dir::Etc::sourcelist "{apt}/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::State "{apt}/state";
-Dir::State::status "{apt}/status";
-Dir::Cache "{apt}/cache";
-APT::Install-Recommends "false";
-APT::Sandbox::User "";
-""")
-        say(f"Debian {RELEASE}: downloading {PACKAGES[0]} and what it needs (300 MB)")
-        self.apt("update", "-q")
-        self.apt("install", "-q", "-y", "--download-only", *PACKAGES)
+        """By an apt of its own: nothing is installed."""
+        source = own_apt.mirror()
+        if not source:
+            sys.exit("environment.py: apt knows no mirror of Debian (apt-get update first); "
+                     "or use PyTorch's own wheel: --wheel")
+        say(f"Debian {self.release}: downloading {PACKAGES[0]} and what it needs (300 MB)")
+        self.apt.set_up(source)
+        self.apt.call("install", "-q", "-y", "--download-only", *PACKAGES)
 
     def unpack(self):
         self.root.mkdir()
-        archives = sorted((self.folder / "apt/cache/archives").glob("*.deb"))
+        archives = self.apt.archives()
         for number, archive in enumerate(archives, 1):
             if number % 40 == 0 or number == len(archives):
                 say(f"unpacking: {number} of {len(archives)} packages")
@@ -201,12 +169,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--wheel", nargs="?", const="", metavar="VERSION",
                         help="PyTorch's wheel from PyPI, the newest or this version")
+    parser.add_argument("--release", default=RELEASE, metavar="NAME",
+                        help="the release of Debian whose PyTorch is taken (default: %(default)s)")
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(cache) / "gyre-torch",
                         help="where it is kept, for all checkouts (default: %(default)s)")
     chosen = parser.parse_args()
     if chosen.wheel is None:
-        made = DebianPython(chosen.folder / f"debian-{RELEASE}")
+        made = DebianPython(chosen.folder / f"debian-{chosen.release}", chosen.release)
     else:
         made = WheelPython(chosen.folder / f"wheel-{chosen.wheel or 'newest'}", chosen.wheel)
     if not (made.folder / DONE).exists():

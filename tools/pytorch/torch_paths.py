@@ -1,12 +1,14 @@
-"""Prints the folders of PyTorch's headers and, on a second line, of its libraries. Says so, and
-prints neither, if this Python has no PyTorch that the backend can be built for."""
+"""Prints four lines: the folders of PyTorch's headers, those of its libraries, its C++ ABI (1 or 0)
+and its minor version. Says so, and prints none, if this Python has no PyTorch that the backend can
+be built for."""
 
 import pathlib
 import re
 import sys
 import sysconfig
 
-OLDEST = (2, 14)  # its Work and Backend have the functions that the backend overrides
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "gyre_torch"))
+from compiling import OLDEST  # noqa: E402
 
 try:
     import torch  # loads the libraries
@@ -25,3 +27,5 @@ folders = cpp_extension.library_paths() + [str(pathlib.Path(path).parent) for pa
 
 print(":".join(cpp_extension.include_paths() + [sysconfig.get_path("include")]))
 print(":".join(folder for folder in folders if pathlib.Path(folder).is_dir()))
+print(int(torch.compiled_with_cxx11_abi()))
+print(".".join(re.findall(r"\d+", torch.__version__)[:2]))

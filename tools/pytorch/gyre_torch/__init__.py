@@ -1,7 +1,7 @@
 """PyTorch's process groups over Gyre: torch.distributed.init_process_group("gyre").
 
 PyTorch 2.13 and later find the backend by the entry point `torch.distributed.backends`. With an
-earlier one, `import gyre_torch` first. See gyre.h for what Gyre promises.
+earlier one, from 2.6 on, `import gyre_torch` first. See gyre.h for what Gyre promises.
 """
 
 import atexit
@@ -12,7 +12,9 @@ import socket
 import torch
 import torch.distributed
 
-from . import _C
+from . import native
+
+_C = native.load()
 
 name = "gyre"
 

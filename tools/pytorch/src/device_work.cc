@@ -102,8 +102,8 @@ void EnqueuedCall::fail(gyreResult_t error) {
 
 DeviceWork::DeviceWork(int rank, std::shared_ptr<EnqueuedCall> enqueued, Tensors inputs,
                        Tensors outputs, std::shared_ptr<int> source)
-    : Work(rank, enqueued->description().type, enqueued->description().title.c_str(),
-           inputs.empty() ? outputs : inputs),
+    : TorchWork(rank, enqueued->description().type, enqueued->description().title.c_str(),
+                inputs.empty() ? outputs : inputs),
       enqueued_(std::move(enqueued)),
       outputs_(std::move(outputs)),
       source_(std::move(source)) {}

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tools/pytorch/src/comm_queue.h"
+#include "tools/pytorch/src/torch_versions.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -50,7 +51,7 @@ class EnqueuedCall {
   std::exception_ptr why_;
 };
 
-class DeviceWork final : public c10d::Work {
+class DeviceWork final : public TorchWork {
  public:
   DeviceWork(int rank, std::shared_ptr<EnqueuedCall> enqueued, Tensors inputs, Tensors outputs,
              std::shared_ptr<int> source);

@@ -1,5 +1,7 @@
 #include "tools/pytorch/src/elements.h"
 
+#include "tools/pytorch/src/torch_versions.h"
+
 #include <c10/util/Exception.h>
 #include <optional>
 
@@ -108,8 +110,8 @@ std::optional<gyreDataType_t> reduced_type(at::ScalarType type) {
 std::optional<gyreRedOp_t> plain_op(ReduceOp::RedOpType op, at::ScalarType type) {
   return type == at::kBool ? bool_op(op) : number_op(op, at::isFloatingType(type));
 }
-const c10d::PreMulSumSupplement* factor_of(const ReduceOp& op) {
-  return static_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+const PreMulSumFactor* factor_of(const ReduceOp& op) {
+  return static_cast<const PreMulSumFactor*>(op.supplement_.get());
 }
 
 }  // namespace
@@ -138,7 +140,7 @@ Reduction::Reduction(const ReduceOp& op, at::ScalarType type, gyreComm_t comm) :
 }
 
 void Reduction::make_premul(const ReduceOp& op, at::ScalarType type) {
-  const c10d::PreMulSumSupplement* factor = factor_of(op);
+  const PreMulSumFactor* factor = factor_of(op);
   at::Tensor scalar = factor->tensor_factor.defined()
                           ? factor->tensor_factor.to(at::kCPU, type)
                           : at::scalar_tensor(factor->double_factor, at::TensorOptions(type));

@@ -215,7 +215,7 @@ WorkPointer ProcessGroupGyre::allgather_into_tensor_coalesced(
   const auto make = [&](const at::Tensor& output, const at::Tensor& input) {
     return gather_whole(output, input, getSize(), call);
   };
-  return submit({OpType::ALLGATHER_INTO_TENSOR_COALESCED, call, is_async(options), options.timeout},
+  return submit({all_gather_coalesced_type, call, is_async(options), options.timeout},
                 each(outputs, inputs, call, make));
 }
 
@@ -263,7 +263,7 @@ WorkPointer ProcessGroupGyre::reduce_scatter_tensor_coalesced(
   const auto make = [&](const at::Tensor& output, const at::Tensor& input) {
     return scatter_whole(output, input, options.reduceOp, getSize(), call);
   };
-  return submit({OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, is_async(options), options.timeout},
+  return submit({reduce_scatter_coalesced_type, call, is_async(options), options.timeout},
                 each(outputs, inputs, call, make));
 }
 

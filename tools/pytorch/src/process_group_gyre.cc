@@ -8,10 +8,10 @@
 namespace gyre_torch {
 namespace {
 
-c10::intrusive_ptr<c10d::Backend::Options> make_options(Milliseconds timeout,
-                                                        const std::string& group) {
+c10::intrusive_ptr<TorchBackend::Options> make_options(Milliseconds timeout,
+                                                       const std::string& group) {
   auto options =
-      c10::make_intrusive<c10d::Backend::Options>(ProcessGroupGyre::backend_name, timeout);
+      c10::make_intrusive<TorchBackend::Options>(ProcessGroupGyre::backend_name, timeout);
   options->group_name = group;
   return options;
 }
@@ -20,7 +20,7 @@ c10::intrusive_ptr<c10d::Backend::Options> make_options(Milliseconds timeout,
 
 ProcessGroupGyre::ProcessGroupGyre(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                    Milliseconds timeout, const std::string& group)
-    : c10d::Backend(rank, size),
+    : TorchBackend(rank, size),
       store_(store),
       options_(make_options(timeout, group)),
       queues_(store, {rank, size, group, timeout}) {}
@@ -41,18 +41,18 @@ void ProcessGroupGyre::abort() {
   for (const std::shared_ptr<CommQueue>& queue : queues_.all()) queue->communicator().abort();
 }
 
-c10d::ErrorType ProcessGroupGyre::getError() {
-  if (!queues_.are_of_this_process()) return c10d::ErrorType::COMM_ERROR;
+ErrorType ProcessGroupGyre::getError() {
+  if (!queues_.are_of_this_process()) return ErrorType::COMM_ERROR;
   const ReleaseGil released;
   for (const std::shared_ptr<CommQueue>& queue : queues_.all()) {
     gyreResult_t error = gyreSuccess;
     const gyreComm_t comm = queue->communicator().get();
-    if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return c10d::ErrorType::COMM_ERROR;
-    if (error == gyreTimeout) return c10d::ErrorType::TIMEOUT;
-    if (error == gyreRemoteError) return c10d::ErrorType::REMOTE_ERROR;
-    if (error != gyreSuccess && error != gyreInProgress) return c10d::ErrorType::COMM_ERROR;
+    if (gyreCommGetAsyncError(comm, &error) != gyreSuccess) return ErrorType::COMM_ERROR;
+    if (error == gyreTimeout) return ErrorType::TIMEOUT;
+    if (error == gyreRemoteError) return ErrorType::REMOTE_ERROR;
+    if (error != gyreSuccess && error != gyreInProgress) return ErrorType::COMM_ERROR;
   }
-  return c10d::ErrorType::SUCCESS;
+  return ErrorType::SUCCESS;
 }
 
 void ProcessGroupGyre::setTimeout(Milliseconds timeout) {

@@ -4,11 +4,11 @@
 #pragma once
 
 #include "tools/pytorch/src/comm_queues.h"
+#include "tools/pytorch/src/torch_versions.h"
 
 #include <memory>
 #include <mutex>
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
 namespace gyre_torch {
@@ -16,7 +16,7 @@ namespace gyre_torch {
 using TensorLists = std::vector<Tensors>;
 using Milliseconds = std::chrono::milliseconds;
 
-class ProcessGroupGyre final : public c10d::Backend {
+class ProcessGroupGyre final : public TorchBackend {
  public:
   static constexpr const char* backend_name = "gyre";
 
@@ -100,7 +100,7 @@ class ProcessGroupGyre final : public c10d::Backend {
   void abort() override;
   // Waits for what is under way, then leaves.
   void shutdown() override;
-  c10d::ErrorType getError() override;
+  ErrorType getError() override;
 
  private:
   // What kind of call it is, as the caller gave it.

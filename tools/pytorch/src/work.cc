@@ -8,7 +8,8 @@ using c10::ivalue::Future;
 
 HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> inputs,
                    std::vector<at::Tensor> outputs, std::shared_ptr<int> source)
-    : Work(rank, description.type, description.title.c_str(), inputs.empty() ? outputs : inputs),
+    : TorchWork(rank, description.type, description.title.c_str(),
+                inputs.empty() ? outputs : inputs),
       description_(std::move(description)),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),

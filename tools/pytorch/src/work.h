@@ -4,6 +4,7 @@
 
 #include "tools/pytorch/src/completion_threads.h"
 #include "tools/pytorch/src/forks.h"
+#include "tools/pytorch/src/torch_versions.h"
 
 #include <ATen/ATen.h>
 #include <chrono>
@@ -12,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 namespace gyre_torch {
@@ -26,7 +26,7 @@ struct Description {
   std::chrono::milliseconds timeout{};
 };
 
-class HostWork final : public c10d::Work {
+class HostWork final : public TorchWork {
  public:
   // Both live as long as the operation; `outputs` are its result. The profiler shows the inputs,
   // or the outputs of an operation in place.
