@@ -313,8 +313,7 @@ usage: tools/dev nightly
 
 Runs everything, which takes hours: the default tests, the suites gpu, soak and
 networks, lint, torch, torch-matrix --run, torch-upstream with 2, 3 and 4 ranks, fuzz,
-asan, tsan, vm-test,
-launchers, and distributions.
+asan, tsan, vm-test, launchers, and distributions.
 HELP
 }
 
