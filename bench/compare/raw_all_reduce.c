@@ -66,7 +66,10 @@ static void exchange_halves(const struct RawRank* self, const float* send, float
 static void all_reduce(void* self, const float* send, float* recv, size_t count) {
   const struct RawRank* const raw = self;
   const size_t bytes = count * sizeof(float);
-  if (bytes > MAX_EXCHANGED) return exchange_halves(raw, send, recv, count);
+  if (bytes > MAX_EXCHANGED) {
+    exchange_halves(raw, send, recv, count);
+    return;
+  }
   exchange(raw->fd, send, bytes, raw->sums ? raw->piece : recv, bytes);
   if (raw->sums) add(recv, send, raw->piece, count);
 }

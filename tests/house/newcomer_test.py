@@ -18,9 +18,9 @@ STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy
          "rm", "mkdir")
 # What tools/dev reads of the tree before it knows what to do.
 READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/dev_jobs.sh",
-               "tools/gpu_parts.py", "tools/error_branches.py", "tools/llvm_coverage.py",
-               "tools/test_programs.py", "tools/gpu_pieces.py", "bench/gpu/figures.py",
-               "bench/compare/rounds.py", "tests/torch/upstream.py",
+               "tools/dev_release.sh", "tools/gpu_parts.py", "tools/error_branches.py",
+               "tools/llvm_coverage.py", "tools/test_programs.py", "tools/gpu_pieces.py",
+               "bench/gpu/figures.py", "bench/compare/rounds.py", "tests/torch/upstream.py",
                *(f"tests/vm/{name}.py" for name in ("archive", "case", "covering", "image",
                                                     "machine", "run", "vm_test")))
 
