@@ -389,6 +389,8 @@ void World::check_agreement() {
     if (partners == 0 && !is_client(end)) fail(end.name + " stands with nobody");
     if (partners == 0 && !end.peer.empty()) fail(end.name + " was greeted by nobody");
   }
+  const End &one = ends_[4], &other = ends_[5];
+  if (one.redeemed && other.redeemed && one.history == other.history) fail("a ticket opened twice");
 }
 
 // A ticket that has been seen opens nothing in another job.
