@@ -3,11 +3,15 @@
 #include "lib/loaded/ucp.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/log.h"
 #include "lib/loaded/shared_ucp.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_ucx/fake_ucp.h"
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -100,6 +104,44 @@ TEST_CASE("each call that fails while a context is made is an error", "[ucx]") {
     // The next one is made.
     CHECK(shared.context(ns_per_s).ok());
   }
+}
+
+TEST_CASE("an error of UCX says whose it is, and what to do", "[ucx]") {
+  const FakeUcp fake;
+  const auto failure = [&](loaded::UcxStatus status) {
+    return loaded::ucp_failure(fake.table(), "ucp_ep_create", status);
+  };
+  CHECK(failure(loaded::ucp::no_memory).code() == Code::SystemError);
+  CHECK(failure(loaded::ucp::no_device).code() == Code::SystemError);
+  CHECK(failure(loaded::ucp::unreachable).code() == Code::RemoteError);
+  CHECK_THAT(std::string(failure(loaded::ucp::unreachable).message()),
+             has_text("have to leave both ends a transport in common"));
+  CHECK_THAT(std::string(failure(loaded::ucp::no_memory).message()), has_text("ucp_ep_create: "));
+}
+
+TEST_CASE("what this machine's UCX says is in the log", "[ucx]") {
+  char folder[] = "/tmp/gyre-ucp-test-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/log";
+  constexpr int absent = 77;
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    setenv("UCX_TLS", "nonsense", 1);
+    const auto table = loaded::load_ucp();
+    if (!table.ok()) _exit(absent);
+    const bool logs = configure_log(LogLevel::warn, path).ok();
+    _exit(logs && !loaded::UcpSharedContext::make(**table, ns_per_s).ok() ? 0 : 1);
+  }
+  int state = 0;
+  REQUIRE(waitpid(child, &state, 0) == child);
+  REQUIRE(WIFEXITED(state));
+  std::string said;
+  std::getline(std::ifstream(path), said);
+  std::filesystem::remove_all(folder);
+  if (WEXITSTATUS(state) == absent) return;
+  CHECK(WEXITSTATUS(state) == 0);
+  CHECK_THAT(said, has_text("GYRE WARN UCX: "));
 }
 
 TEST_CASE("this machine's UCX leaves the process's signals as they were", "[ucx]") {

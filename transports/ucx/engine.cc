@@ -77,10 +77,13 @@ Status UcpEngine::open() {
   return {};
 }
 
+bool UcpEngine::may_touch_worker() const {
+  return context_->is_of_this_process() && descriptor_mark_stands();
+}
+
 UcpEngine::~UcpEngine() {
   const auto held = hold();
-  // A forked process, and one that has closed our descriptors, may not touch the worker.
-  if (!context_->is_of_this_process() || !descriptor_mark_stands()) {
+  if (!may_touch_worker()) {
     (void)worker_.release();
     for (Kept& one : kept_) (void)one.request.release();
     return;

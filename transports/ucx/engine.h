@@ -73,6 +73,8 @@ class UcpEngine {
   UcpEngine(const UcpEngine&) = delete;
   UcpEngine& operator=(const UcpEngine&) = delete;
 
+  // Not in a forked process, nor in one that has closed our descriptors.
+  bool may_touch_worker() const;
   // Any thread.
   [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
   // Never changes. Any thread.

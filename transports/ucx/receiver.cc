@@ -42,7 +42,7 @@ UcpReceiver::~UcpReceiver() {
   const auto held = engine_->hold();
   engine_->leave(link_);
   (void)caught([&] {
-    if (error_.ok() && peer_ != nullptr) GYRE_TRY(say_closing());
+    if (error_.ok() && peer_ != nullptr && engine_->may_touch_worker()) GYRE_TRY(say_closing());
     // Where UCX still writes.
     for (Coming& one : coming_)
       if (one.request.has_value()) engine_->keep(std::move(one.request), memory_);

@@ -48,7 +48,7 @@ UcpSender::~UcpSender() {
   engine_->leave(link_);
   // Without memory for it, the control plane tells the receiver.
   (void)caught([&] {
-    if (error_.ok() && has_said_hello_)
+    if (error_.ok() && has_said_hello_ && engine_->may_touch_worker())
       GYRE_TRY(engine_->tell(*peer_, notice(UcpNoticeKind::closing, sent_)));
     keep_memory();
     return Status();
