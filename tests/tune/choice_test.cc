@@ -58,6 +58,21 @@ TEST_CASE("small calls go by lines, large ones by slots, and networks never by l
   }
 }
 
+TEST_CASE("two ranks over sockets cut no chunk that fits a slot; others cut it in four", "[tune]") {
+  const auto piece = [](Medium medium, int ranks, std::uint64_t bytes) {
+    const tune::TuningInputs inputs{.ranks = ranks,
+                                    .levels = one_level(medium, ranks),
+                                    .slot_bytes = 128 << 10,
+                                    .line_count = 128};
+    return choose(inputs, bytes)->piece_bytes;
+  };
+  CHECK(piece(Medium::sockets, 2, 64 << 10) == 32 << 10);
+  CHECK(piece(Medium::sockets, 2, 256 << 10) == 128 << 10);
+  CHECK(piece(Medium::sockets, 2, 64 << 20) == 128 << 10);
+  CHECK(piece(Medium::sockets, 4, 256 << 10) == 16 << 10);
+  CHECK(piece(Medium::verbs, 2, 256 << 10) == 32 << 10);
+}
+
 TEST_CASE("several hosts of several ranks take hierarchical above 1 MiB, many ranks before",
           "[tune]") {
   const auto name = [](int ranks, int hosts, std::uint64_t bytes) {
