@@ -1,5 +1,6 @@
 #include "transports/ucx/local_process.h"
 
+#include "lib/base/clock.h"
 #include "lib/transport/handover.h"
 #include "lib/trust/peer_process.h"
 
@@ -8,9 +9,22 @@
 #include <utility>
 
 namespace gyre::transport {
+namespace {
+
+// A failure is told to all ranks within 100 ms.
+constexpr std::int64_t patience_ns = 200 * ns_per_ms;
+
+}  // namespace
 
 Status LocalProcess::look() {
-  if (listener_.empty()) return {};
+  Status ended = listener_.empty() ? Status() : ask();
+  if (ended.ok()) return ended;
+  const std::int64_t now_ns = SystemClock::read();
+  if (ended_since_ns_ == 0) ended_since_ns_ = now_ns;
+  return now_ns - ended_since_ns_ < patience_ns ? Status() : ended;
+}
+
+Status LocalProcess::ask() {
   if (!is_found_) GYRE_TRY(find());
   pollfd ended{process_.get(), POLLIN, 0};
   if (!process_.has_value() || poll(&ended, 1, 0) <= 0) return {};
