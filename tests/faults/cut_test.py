@@ -4,7 +4,7 @@ Every rank must report an error within the liveness limit and a second. This hol
 hosts, for one direction or both, and for a single connection. The error names the path and blames
 ranks at its ends. A cut that heals in time has no effect.
 
-usage: cut_test.py PROGRAM [--only TEXT] [--jobs N]
+usage: cut_test.py PROGRAM [--only TEXT] [--transport NAME] [--jobs N]
 """
 import argparse
 import concurrent.futures
@@ -17,6 +17,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../campaign"))
 import hosts  # noqa: E402
+import libraries  # noqa: E402  of tests/support, as hosts has found it
 
 HOSTS, RANKS_EACH = 3, 2
 LIVENESS_S = 1
@@ -30,7 +31,7 @@ HEALED_LIVENESS_S, CUT_S, HEALED_RUN_S = 4, 1.2, 6
 class Job:
     """Ranks that reduce until their time is up, two on each host."""
 
-    def __init__(self, program, net, folder, liveness_s, seconds, more):
+    def __init__(self, program, net, folder, transport, liveness_s, seconds, more):
         secret = os.path.join(folder, "secret")
         with open(os.open(secret, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
             file.write(os.urandom(32).hex())
@@ -42,7 +43,8 @@ class Job:
                 GYRE_LOCAL_RANK=str(rank % RANKS_EACH), GYRE_LOCAL_SIZE=str(RANKS_EACH),
                 GYRE_RENDEZVOUS_ADDRESS=f"{net.address(0)}:4711",
                 GYRE_RENDEZVOUS_SECRET_FILE=secret, GYRE_LIVENESS_TIMEOUT=str(liveness_s),
-                GYRE_TIMEOUT="60", GYRE_INIT_TIMEOUT="20", GYRE_ALGO="allreduce:ring")
+                GYRE_TRANSPORT=transport, GYRE_TIMEOUT="60", GYRE_INIT_TIMEOUT="20",
+                GYRE_ALGO="allreduce:ring")
             words = [f"{name}={value}" for name, value in settings.items()]
             self.ranks.append(subprocess.Popen(
                 net.on(rank // RANKS_EACH, ["env", *words, program, str(seconds), "cut", *more]),
@@ -133,13 +135,14 @@ def times(disturb, judge):
     return LIVENESS_S, RUN_S if judge is judge_peace else 60
 
 
-def run_case(program, name):
+def run_case(program, transport, name):
     disturb, ends, judge = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
         net = hosts.Hosts(HOSTS, f"cut{os.getpid()}")
         try:
             cue = os.path.join(folder, "cue")
-            job = Job(program, net, folder, *times(disturb, judge), [cue] if "note" in name else [])
+            job = Job(program, net, folder, transport, *times(disturb, judge),
+                      [cue] if "note" in name else [])
             job.await_begin()
             time.sleep(0.3)
             disturb(net, *ends)
@@ -155,6 +158,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
     parser.add_argument("--only", default="")
+    parser.add_argument("--transport", default="shm,tcp", help="as for GYRE_TRANSPORT")
     parser.add_argument("--jobs", type=int, default=3)
     arguments = parser.parse_args()
     lacks = hosts.missing()
@@ -162,11 +166,15 @@ def main():
         if need in lacks:
             print(f"skipped: {lacks[need]}")
             return 77
+    if "ucx" in arguments.transport and (reason := libraries.why_no_ucx()):
+        print(f"skipped: {reason}")
+        return 77
     names = [name for name in CASES if arguments.only in name]
     bad = 0
     program = os.path.abspath(arguments.program)  # hosts begin in folders of their own
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        results = {name: pool.submit(run_case, program, name) for name in names}
+        results = {name: pool.submit(run_case, program, arguments.transport, name)
+                   for name in names}
         for name, result in results.items():
             seconds, wrong = result.result()
             print(f"{name}: {seconds:.2f} s{'' if not wrong else ': WRONG'}", flush=True)

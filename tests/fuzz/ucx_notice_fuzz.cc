@@ -63,10 +63,10 @@ void lie_to_receiver(fuzz::Input& input) {
   trust::TicketBook tickets;
   auto engine = UcpEngine::make(*loaded::UcpSharedContext::make(fake.table(), ns_per_s)).value();
   const trust::Ticket ticket = *tickets.issue([](FileDescriptor) {});
-  auto receiver =
-      UcpReceiver::make({.peer = 1}, engine, UcpEngine::Distance::another_host,
-                        *private_fifo(shape), IssuedTicket({&tickets, ticket}), {}, [] {})
-          .value();
+  auto receiver = UcpReceiver::make({.peer = 1}, engine, UcpEngine::Distance::another_host,
+                                    *private_fifo(shape), IssuedTicket({&tickets, ticket}),
+                                    std::make_shared<HostLine>(), {}, [] {})
+                      .value();
   tests::UcxStranger peer(fake.table());
   peer.ticket = ticket;
   {
@@ -97,7 +97,7 @@ void lie_to_sender(fuzz::Input& input) {
     own_address = *engine->address(UcpEngine::Distance::another_host);
   }
   auto sender = UcpSender::make({.peer = 1}, engine, there, *private_fifo(shape),
-                                {{7, {}, {}}, {}, own_address}, [] { return false; })
+                                {{7, {}, {}}, {}, {}, own_address}, [] { return false; })
                     .value();
   (void)sender->progress();
   peer.progress();

@@ -38,7 +38,6 @@ class Case:
     strike: Callable = None        # of (network, job), when all have made a round
     in_init: bool = False          # the ranks do not come so far as to make a round
     limit_s: float = AT_ONCE_S     # from the strike, or from the start if there is none
-    ucx_limit_s: float = None      # by ucx, if it is another one
     culprits: tuple = (VICTIM,)    # hosts
     silent: tuple = ()             # hosts whose ranks need not say anything
     says: str = ""                 # a pattern that some rank's error has
@@ -217,7 +216,7 @@ CASES = {
                    counts=SMALL, settings=patient(10)),
     "very-lossy": peace("a cable loses 30 % of the frames", bad={1: ("loss=0.3",)}, hosts=2,
                         counts=SMALL, settings=patient(20)),
-    "long-way": peace("a cable is half a second long", bad={1: ("delay=500",)}, hosts=2,
+    "long-way": peace("an answer takes half a second", bad={1: ("delay=250",)}, hosts=2,
                       ranks_each=1, counts=("300",)),
     "slow": peace("a cable carries 1 Mb/s", prepare=slow_cable, counts=SMALL, needs=("tc",)),
     "small-window": peace("the receive windows of a host have 4 KiB", prepare=little_room),
@@ -231,7 +230,7 @@ CASES = {
     "reset": Case("all connections of a host are reset", TOLD, strike=all_connections),
     "one-reset": Case("one connection of two hosts is reset", TOLD, strike=one_connection,
                       culprits=(VICTIM, OTHER)),
-    # Silence. UCX tells nothing of a path that is cut for some hosts: the call's own limit does.
+    # Silence.
     "down": Case("a host's interface goes down", TOLD, strike=down, limit_s=SILENCE_S),
     "removed": Case("a host's interface is removed", TOLD, strike=removed, limit_s=SILENCE_S),
     "pulled": Case("a host's cable is pulled", TOLD, strike=pulled, limit_s=SILENCE_S),
@@ -242,11 +241,9 @@ CASES = {
     "back-too-late": Case("a host comes back after the limit", TOLD, strike=back_too_late,
                           limit_s=SILENCE_S),
     "one-way": Case("frames of one host to another are lost", TOLD, strike=one_way,
-                    limit_s=SILENCE_S, ucx_limit_s=jobs.CALL_S + 1 + 1, culprits=(VICTIM, OTHER),
-                    needs=("nft",)),
+                    limit_s=SILENCE_S, culprits=(VICTIM, OTHER), needs=("nft",)),
     "cut-pair": Case("frames between two hosts are lost", TOLD, strike=between,
-                     limit_s=SILENCE_S, ucx_limit_s=jobs.CALL_S + 1 + 1, culprits=(VICTIM, OTHER),
-                     needs=("nft",)),
+                     limit_s=SILENCE_S, culprits=(VICTIM, OTHER), needs=("nft",)),
     "frozen": Case("the processes of a host are stopped", TOLD, strike=frozen, limit_s=SILENCE_S,
                    silent=(VICTIM,)),
     "black-hole": Case("a cable loses frames above 1500 of 9000 bytes", TOLD,

@@ -42,9 +42,6 @@ def last_line(text):
 class Run:
     def __init__(self, case, transport, arguments):
         self.case, self.transport, self.arguments = case, transport, arguments
-        self.limit_s = case.limit_s
-        if "ucx" in transport and case.ucx_limit_s:
-            self.limit_s = case.ucx_limit_s
         self.wrong, self.told_s = [], []
 
     def settings_of(self, network):
@@ -55,7 +52,7 @@ class Run:
     def carry_out(self):
         case = self.case
         network = case.network(f"net{os.getpid()}", case.hosts, case.bad)
-        network.one_byte_io = self.arguments.one_byte
+        network.one_byte_io = os.path.abspath(self.arguments.one_byte or "")
         try:
             if case.prepare:
                 case.prepare(network)
@@ -74,7 +71,7 @@ class Run:
         if case.strike and has_begun:
             self.struck = time.monotonic()
             case.strike(network, job)
-        late = job.await_end(self.limit_s + jobs.END_S if has_begun else 0)
+        late = job.await_end(case.limit_s + jobs.END_S if has_begun else 0)
         said = [job.said(rank) for rank in range(job.size)]
         if not has_begun:
             self.wrong.append("not all ranks made a round")
@@ -119,8 +116,8 @@ class Run:
             return "failed"
         seconds = float(found[1]) - self.struck
         self.told_s.append(seconds)
-        if seconds > self.limit_s:
-            return f"was told after {seconds:.1f} s, not {self.limit_s}"
+        if seconds > self.case.limit_s:
+            return f"was told after {seconds:.1f} s, not {self.case.limit_s}"
         return self.blames_wrongly(job, rank, found[3])
 
     def blames_wrongly(self, job, rank, text):

@@ -54,7 +54,7 @@ void UcpEnd::arm(WaitSet& set) {
   if (!status.ok()) fail(std::move(status));
 }
 
-Status UcpEnd::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) {
+Status UcpEnd::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {
   GYRE_TRY(error_);
   const auto is_closed = [this] {
     const auto held = engine_->hold();
@@ -64,8 +64,16 @@ Status UcpEnd::look_at_peer(std::int64_t /*now_ns*/, std::int64_t /*limit_ns*/) 
   GYRE_TRY(progress());
   if (is_closed) return {};
   Status looked = process_.look();
+  if (looked.ok()) looked = look_at_host(now_ns, limit_ns);
   if (!looked.ok()) fail(std::move(looked));
   return error_;
+}
+
+Status UcpEnd::look_at_host(std::int64_t now_ns, std::int64_t limit_ns) {
+  const auto held = engine_->hold();
+  if (peer_ == nullptr) return {};
+  for (const std::shared_ptr<HostLine>& line : peer_->lines) GYRE_TRY(line->look(now_ns, limit_ns));
+  return {};
 }
 
 }  // namespace gyre::transport

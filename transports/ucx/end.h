@@ -38,6 +38,7 @@ class UcpEnd : public Connection, protected UcpSink {
   // Whether all that this end has to do can be done at once. So UCX is not asked for news, which
   // costs system calls. Whoever calls it holds the engine.
   virtual bool needs_no_news() const { return false; }
+  Status look_at_host(std::int64_t now_ns, std::int64_t limit_ns);
   void fail(Status status);
   UcpNotice notice(UcpNoticeKind kind, std::uint64_t number = 0) const;
 

@@ -9,6 +9,7 @@
 #include "lib/base/status.h"
 #include "lib/base/wait.h"
 #include "lib/loaded/shared_ucp.h"
+#include "transports/ucx/host_line.h"
 #include "transports/ucx/notice.h"
 
 #include <atomic>
@@ -41,6 +42,9 @@ struct UcpPeer {
   loaded::UcpEndpoint* endpoint = nullptr;  // the engine closes it
   loaded::UcxStatus failure = loaded::ucx::ok;
   std::string way;  // "tcp/eth0": UCX's transports and devices
+  // To its host, on another one: those that its links have dialed, and may yet get.
+  std::vector<std::shared_ptr<HostLine>> lines;
+  bool has_dialed = false;
 };
 
 // What has come with a notice. With a promise the bytes are still at the sender.

@@ -47,8 +47,10 @@ std::optional<UcpNotice> read_ucp_notice(std::span<const std::byte> bytes);
 
 struct UcpPlace {
   std::uint64_t link = 0;
-  std::string listener;  // of the receiver's process, for senders of its host; else empty
-  std::string worker;    // the address of its worker: UCX alone can read it
+  // Of the receiver's process: for senders of its host its name, if they find it; for others its
+  // address ("1.2.3.4:80"), if it has one.
+  std::string listener;
+  std::string worker;  // the address of its worker: UCX alone can read it
 };
 
 struct UcpHello {

@@ -12,10 +12,12 @@ namespace gyre::transport {
 
 UcpReceiver::UcpReceiver(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
                          UcpEngine::Distance distance, std::shared_ptr<FifoMemory> memory,
-                         IssuedTicket ticket, std::string listener, Refuse refuse)
+                         IssuedTicket ticket, std::shared_ptr<HostLine> line, std::string listener,
+                         Refuse refuse)
     : UcpEnd("ucx from rank", key.peer, std::move(engine), std::move(memory), std::move(listener)),
       distance_(distance),
       ticket_(std::move(ticket)),
+      line_(std::move(line)),
       refuse_(std::move(refuse)),
       window_(UcpWindow::of(memory_->view.shape)),
       arriving_(memory_->view),
@@ -25,10 +27,11 @@ UcpReceiver::UcpReceiver(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
 
 Result<std::unique_ptr<UcpReceiver>> UcpReceiver::make(
     const LinkKey& key, std::shared_ptr<UcpEngine> engine, UcpEngine::Distance distance,
-    std::shared_ptr<FifoMemory> memory, IssuedTicket ticket, std::string listener, Refuse refuse) {
-  std::unique_ptr<UcpReceiver> made(new UcpReceiver(key, std::move(engine), distance,
-                                                    std::move(memory), std::move(ticket),
-                                                    std::move(listener), std::move(refuse)));
+    std::shared_ptr<FifoMemory> memory, IssuedTicket ticket, std::shared_ptr<HostLine> line,
+    std::string listener, Refuse refuse) {
+  std::unique_ptr<UcpReceiver> made(
+      new UcpReceiver(key, std::move(engine), distance, std::move(memory), std::move(ticket),
+                      std::move(line), std::move(listener), std::move(refuse)));
   GYRE_TRY(made->join_engine());
   return made;
 }
@@ -68,6 +71,7 @@ Status UcpReceiver::turn() {
 // The first credit says that this end is ready.
 Status UcpReceiver::join() {
   GYRE_ASSIGN(peer_, engine_->reach(hello_->sender.worker, distance_));
+  if (distance_ == UcpEngine::Distance::another_host) peer_->lines.push_back(line_);
   *welcome_ = notice(UcpNoticeKind::credit, credited_);
   GYRE_ASSIGN(welcoming_, engine_->send(*peer_, *welcome_, {}));
   return {};

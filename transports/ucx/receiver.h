@@ -21,10 +21,11 @@ class UcpReceiver final : public UcpEnd {
   // Tells the sender that nobody will join.
   using Refuse = std::function<void()>;
 
-  // `listener`: of the sender's process, if it is on this host.
+  // `listener`: of the sender's process, if it is on this host. `line`: what the sender may dial.
   static Result<std::unique_ptr<UcpReceiver>> make(
       const LinkKey& key, std::shared_ptr<UcpEngine> engine, UcpEngine::Distance distance,
-      std::shared_ptr<FifoMemory> memory, IssuedTicket ticket, std::string listener, Refuse refuse);
+      std::shared_ptr<FifoMemory> memory, IssuedTicket ticket, std::shared_ptr<HostLine> line,
+      std::string listener, Refuse refuse);
   ~UcpReceiver() override;
   bool flushed() const override { return true; }
   void arm(WaitSet& set) override;
@@ -42,8 +43,8 @@ class UcpReceiver final : public UcpEnd {
   using ShortMessage = std::array<std::byte, UcpWindow::max_short_bytes>;
 
   UcpReceiver(const LinkKey& key, std::shared_ptr<UcpEngine> engine, UcpEngine::Distance distance,
-              std::shared_ptr<FifoMemory> memory, IssuedTicket ticket, std::string listener,
-              Refuse refuse);
+              std::shared_ptr<FifoMemory> memory, IssuedTicket ticket,
+              std::shared_ptr<HostLine> line, std::string listener, Refuse refuse);
   void take(const UcpNotice& notice, const UcpArrival& arrival) noexcept override;
   Status take_in(const UcpNotice& notice, const UcpArrival& arrival);
   Status on_hello(const UcpArrival& arrival);
@@ -62,6 +63,7 @@ class UcpReceiver final : public UcpEnd {
 
   const UcpEngine::Distance distance_;
   const IssuedTicket ticket_;
+  const std::shared_ptr<HostLine> line_;
   const Refuse refuse_;
   const UcpWindow window_;
   // What follows belongs to whoever holds the engine.

@@ -67,6 +67,7 @@ void UcpSender::keep_memory() {
 Status UcpSender::turn() {
   if (has_lied_) return Status(Code::RemoteError, "the receiver sent a notice that is not ours");
   if (!has_said_hello_) GYRE_TRY(say_hello());
+  if (line_ != nullptr && line_->is_dialing()) line_->advance();
   GYRE_TRY(check_peer());
   if (!has_credit_) {
     if (is_closed_ || is_refused_())
@@ -99,6 +100,11 @@ bool UcpSender::needs_no_news() const {
 Status UcpSender::say_hello() {
   UcpNotice hello = notice(UcpNoticeKind::hello);
   has_said_hello_ = true;
+  if (!target_.host_address.empty() && !std::exchange(peer_->has_dialed, true)) {
+    line_ = std::make_shared<HostLine>();
+    line_->dial(target_.host_address, target_.ticket);
+    peer_->lines.push_back(line_);
+  }
   return engine_->tell(*peer_, hello,
                        encode(UcpHello{target_.ticket, {link_, {}, target_.own_address}}));
 }

@@ -18,7 +18,8 @@ namespace gyre::transport {
 
 // Where the receiver is, how a sender shows that it is meant, and where the receiver answers.
 struct UcpTarget {
-  UcpPlace receiver;
+  UcpPlace receiver;         // its listener's name, if it is on this host
+  std::string host_address;  // of its listener, if it is on another one
   trust::Ticket ticket{};
   std::string own_address;
 };
@@ -80,7 +81,8 @@ class UcpSender final : public UcpEnd, Carrier {
   UcpRequest sweep_;
   std::uint64_t unswept_bytes_ = 0;
   bool has_said_hello_ = false;
-  bool has_asked_ = false;  // for credit, since the last one
+  std::shared_ptr<HostLine> line_;  // if this end has dialed it
+  bool has_asked_ = false;          // for credit, since the last one
   // What the receiver has told. Written by whoever holds the engine.
   bool has_credit_ = false;
   std::uint64_t credited_;

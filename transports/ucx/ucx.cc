@@ -123,7 +123,10 @@ Result<Listening> UcpTransport::listen(const LinkKey& key, const FifoShape& shap
   if (environment_.letters.send == nullptr)
     return invalid_usage(fmt::format("ucx does not reach rank {}", key.peer));
   GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
-  GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue([](FileDescriptor) {}));
+  const auto line = std::make_shared<HostLine>();
+  GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue([line](FileDescriptor socket) {
+    line->take(std::move(socket));
+  }));
   IssuedTicket issued({&environment_.tickets, ticket});
   auto refuse = [post = environment_.letters, peer = key.peer, ticket] {
     (void)post.send(peer, ucx_refusal_key(ticket), {});
@@ -132,11 +135,14 @@ Result<Listening> UcpTransport::listen(const LinkKey& key, const FifoShape& shap
   GYRE_ASSIGN(std::string address, address_of(*engine, distance));
   const bool is_near = trust::can_meet_locally(sender, environment_.self);
   GYRE_ASSIGN(std::unique_ptr<UcpReceiver> receiver,
-              UcpReceiver::make(key, engine, distance, std::move(memory), std::move(issued),
+              UcpReceiver::make(key, engine, distance, std::move(memory), std::move(issued), line,
                                 is_near ? sender.listener_name : std::string(), std::move(refuse)));
+  std::string listener = is_near ? environment_.self.listener_name : std::string();
+  const std::vector<std::string>& addresses = environment_.self.addresses;
+  if (distance == UcpEngine::Distance::another_host && !addresses.empty())
+    listener = addresses.front();
   const std::vector<std::uint8_t> place =
-      encode(UcpPlace{receiver->link(), is_near ? environment_.self.listener_name : std::string(),
-                      std::move(address)});
+      encode(UcpPlace{receiver->link(), std::move(listener), std::move(address)});
   std::vector<std::string> places;
   for (std::size_t at = 0; at < place.size(); at += place_bytes)
     places.emplace_back(
@@ -178,9 +184,12 @@ Result<std::unique_ptr<Connection>> UcpTransport::connect(const LinkKey& key,
   };
   GYRE_ASSIGN(std::shared_ptr<UcpPeer> peer, reach_by(*engine, *there, distance, key.peer));
   GYRE_ASSIGN(std::string own_address, address_of(*engine, distance));
+  std::string host_address;
+  if (distance == UcpEngine::Distance::another_host) host_address.swap(there->listener);
   GYRE_ASSIGN(std::unique_ptr<UcpSender> sender,
               UcpSender::make(key, engine, std::move(peer), std::move(memory),
-                              {std::move(*there), contents.ticket, std::move(own_address)},
+                              {std::move(*there), std::move(host_address), contents.ticket,
+                               std::move(own_address)},
                               std::move(is_refused)));
   answered_.note(contents.ticket);
   return std::unique_ptr<Connection>(std::move(sender));

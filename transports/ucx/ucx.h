@@ -17,6 +17,8 @@
 //   sweep     UCX calls a short message sent that is still in its own buffer, if the kernel has no
 //             room. One more notice after a burst shows that nothing is left there: UCX takes it
 //             only then.
+//   the line  Between hosts a sender also dials the listener of the receiver's process by TCP, and
+//             shows the ticket there. Nothing is sent on it: see host_line.h.
 //   the end   Either end sends a closing notice. The engine closes its connections with the last
 //             connection of Gyre, and waits until UCX has sent what it has.
 //
