@@ -1,4 +1,5 @@
 // Communicators through the C API: groups, streams, order, misuse, ends. Ranks are threads.
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gyre.h>
@@ -22,10 +23,6 @@ using namespace gyre::tests;
 namespace {
 
 std::string last_error() { return gyreGetLastError(nullptr); }
-
-bool mentions(const std::string& text, const std::string& word) {
-  return text.find(word) != std::string::npos;
-}
 
 // One element, so that a group of n calls in one thread is short to write.
 gyreResult_t sum_one(float* value, gyreComm_t comm, gyreStream_t stream = nullptr) {

@@ -1,4 +1,5 @@
 // Splitting and non-blocking communicators, ranks as threads.
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 
@@ -11,10 +12,6 @@ namespace split_test {
 using namespace gyre::tests;
 
 namespace {
-
-bool mentions(const std::string& text, const std::string& word) {
-  return text.find(word) != text.npos;
-}
 
 // The sum of 1 over the ranks of a communicator, as a rank sees it; -1 on an error.
 int headcount(gyreComm_t comm) {

@@ -1,5 +1,6 @@
 // Sends and receives through the C API, ranks as threads: order, tags, any source, groups, streams,
 // sends to the own rank, and ends that do not match.
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/call_paths.h"
 #include "tests/support/comm/elements.h"
@@ -34,10 +35,6 @@ gyreResult_t send(const Ints& data, int peer, gyreComm_t comm, int tag = 0) {
 gyreResult_t receive(Ints& data, int peer, gyreComm_t comm, int tag = 0) {
   return gyreRecvTagged(data.data(), data.size(), gyreInt32, peer, tag, nullptr, nullptr, comm,
                         nullptr);
-}
-
-bool mentions(const std::string& text, const std::string& word) {
-  return text.find(word) != text.npos;
 }
 
 bool is_settled(gyreComm_t comm) {

@@ -1,5 +1,6 @@
 // Ranks that make different calls get an error that shows both calls, in that call or the next one,
 // on every rank, within a second of waiting. None hangs.
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 
@@ -12,10 +13,6 @@ namespace mismatch_test {
 using namespace gyre::tests;
 
 namespace {
-
-bool mentions(const std::string& text, const std::string& word) {
-  return text.find(word) != text.npos;
-}
 
 // Buffers that outlive what a failed call may still do with them.
 struct Memory {

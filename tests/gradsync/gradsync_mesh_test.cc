@@ -1,5 +1,6 @@
 // gradsync.h's samplers and meshes. tests/examples runs docs/examples/mesh.cc and experts.cc, which
 // train over a mesh and compare with one rank.
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
@@ -15,10 +16,6 @@ namespace gradsync_mesh_test {
 using namespace gyre::tests;
 
 namespace {
-
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::vector<std::uint64_t> epoch_of(gyreSampler_t sampler, std::uint64_t epoch) {
   std::uint64_t count = 0;

@@ -1,5 +1,6 @@
 // Routes between GPUs: how they are found, and that all ranks get the same ones. Leases on lent
 // memory. Memory that is mapped by descriptors.
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
@@ -56,11 +57,6 @@ struct OneDevice {
   loaded::CuContext context = nullptr;
 };
 const std::string nothing_left = "1 retained contexts; ";
-
-bool mentions(const std::string& text, const std::string& word) {
-  INFO(text);
-  return text.find(word) != std::string::npos;
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include "lib/comm/device_backend.h"
 #include "lib/comm/process.h"
+#include "tests/support/base/mentions.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 #include "tests/support/device/on_cuda.h"
@@ -21,11 +22,6 @@
 namespace gyre::tests {
 
 inline std::string last_error(gyreComm_t comm = nullptr) { return gyreGetLastError(comm); }
-
-inline bool mentions(const std::string& text, const std::string& word) {
-  INFO(text);
-  return text.find(word) != std::string::npos;
-}
 
 // What OnFake has before OnCuda asks it.
 struct FakeMachine {

@@ -1,6 +1,7 @@
 // A rank's replica with the memory of its tensors, and gradients whose mean is known exactly.
 #pragma once
 
+#include "tests/support/base/mentions.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 
@@ -10,10 +11,6 @@
 #include <vector>
 
 namespace gyre::tests {
-
-inline bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct Model {
   // Names, counts; all float32.

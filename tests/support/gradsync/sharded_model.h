@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/elementwise.h"
+#include "tests/support/base/mentions.h"
 #include "tests/support/comm/ranks.h"
 #include <gyre/gradsync.h>
 
@@ -11,10 +12,6 @@
 #include <vector>
 
 namespace gyre::tests {
-
-inline bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 struct Shape {
   const char* name;
