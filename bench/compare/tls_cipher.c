@@ -3,13 +3,14 @@
  * median rate of its passes over the buffer. For bench/compare/tls.py.
  *
  *     gyre run -n 2 tls_cipher BYTES SECONDS */
+#include "bench/compare/timing.h"
+
 #include <openssl/evp.h>
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { max_record = 16 << 10, head_bytes = 5, tag_bytes = 16, nonce_bytes = 12, max_passes = 4096 };
 
@@ -28,17 +29,6 @@ static void need(int good, const char* what) {
   if (good) return;
   fprintf(stderr, "tls_cipher: %s failed\n", what);
   exit(1);
-}
-
-static double now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-static int by_value(const void* one, const void* other) {
-  const double difference = *(const double*)one - *(const double*)other;
-  return difference < 0 ? -1 : difference > 0;
 }
 
 static void begin_record(struct CipherJob* job, const unsigned char* head) {
@@ -122,9 +112,8 @@ int main(int argc, char** argv) {
     pass(&job, texts, records, count);
     times[passes++] = now_us() - began;
   }
-  qsort(times, (size_t)passes, sizeof *times, by_value);
   printf("{\"rank\": %s, \"bytes\": %zu, \"megabytes_per_s\": %.2f}\n", rank, bytes,
-         (double)bytes / times[passes / 2]);
+         (double)bytes / median(times, passes));
   EVP_CIPHER_CTX_free(job.context);
   free(texts);
   free(records);
