@@ -2,9 +2,12 @@
 #pragma once
 
 #include "lib/transport/slots.h"
+#include "tests/support/catch.h"
 #include "tests/support/fake_ucx/fake_ucp.h"
 #include "tests/support/transports/pair_ucp.h"
+#include "tests/support/transports/transport_pair.h"
 
+#include <memory>
 #include <utility>
 
 namespace gyre::tests {
@@ -17,6 +20,22 @@ struct UcxNetwork {
   }
   ~UcxNetwork() { use_pair_ucp(nullptr); }
   FakeUcp fake;
+};
+
+// A link whose receiver listens and whose sender has its endpoint. Nobody has moved anything yet.
+struct UnmovedUcxLink {
+  UnmovedUcxLink() {
+    auto listening = receiving.transport->listen(
+        {.peer = 1, .direction = transport::Direction::receive}, ucx_shape, sending.identity);
+    REQUIRE(listening.ok());
+    auto connected = sending.transport->connect(
+        {.peer = 0, .direction = transport::Direction::send}, ucx_shape, listening->endpoint);
+    REQUIRE(connected.ok());
+    receiver = std::move(listening->connection);
+    sender = std::move(*connected);
+  }
+  Side receiving{Kind::ucx}, sending{Kind::ucx};
+  std::unique_ptr<transport::Connection> receiver, sender;
 };
 
 }  // namespace gyre::tests
