@@ -166,6 +166,25 @@ ucx_by() {
   [ "$1" = 6 ] || UCX_UD_VERBS_ETH_DGID_CHECK=n
 }
 
+# each_row TABLE COMMAND: COMMAND for each row of the table, whose columns are variables then. Its
+# output is in /tmp/output. Says how each ended, and what those said that failed.
+each_row() {
+  local row code failed=0
+  while read -r row; do
+    eval "$row"
+    "$2"
+    code=$?
+    if [ $code = 0 ]; then
+      echo "ok: $row"
+    else
+      echo "exit code $code: $row"
+      cat /tmp/output
+      failed=1
+    fi
+  done <"/job/rows.$1"
+  return $failed
+}
+
 # start_ranks COUNT PROGRAM...: ranks that nobody ends when one fails. Their output is in
 # /tmp/rank.N; they have begun when rank 0 prints its table.
 start_ranks() {

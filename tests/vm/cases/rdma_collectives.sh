@@ -8,22 +8,11 @@
 #: programs bench/alltoallv_perf bench/sendrecv_perf
 rxe_pair 2
 export GYRE_TRANSPORT=rdma
-failed=0
-while read -r row; do
-  eval "$row"
-  way=("${own_end[@]}")
-  # shellcheck disable=SC2154  # of the row
+# shellcheck disable=SC2154  # of the row
+run_row() {
+  local way=("${own_end[@]}")
   [ "$devices" = 2 ] || way=(env GYRE_IB_HCA=ra)
-  # shellcheck disable=SC2154
   gyre run -n "$ranks" --timeout 240 --env "GYRE_IB_QPS_PER_CONNECTION=$pairs" "${way[@]}" \
     "$program" -b "$bytes" -e "$bytes" -i 1 -d "$type" "$memory" -n 1 -w 0 >/tmp/output 2>&1
-  code=$?
-  if [ $code = 0 ]; then
-    echo "ok: $row"
-  else
-    echo "exit code $code: $row"
-    cat /tmp/output
-    failed=1
-  fi
-done </job/rows.rdma
-exit $failed
+}
+each_row rdma run_row

@@ -8,23 +8,14 @@ has_ucx
 rxe_pair
 sleep 2  # for addresses of IPv6
 export GYRE_TRANSPORT=ucx
-failed=0
-while read -r row; do
-  eval "$row"
-  # shellcheck disable=SC2154  # of the row
+# shellcheck disable=SC2154  # of the row
+run_row() {
   ucx_by "$family" ra
-  # shellcheck disable=SC2154
   gyre run -n "$ranks" --timeout 240 "${own_ucx_end[@]}" \
     "$program" -b "$bytes" -e "$bytes" -i 1 -d "$type" -n 1 -w 0 >/tmp/output 2>&1
-  code=$?
-  if [ $code = 0 ]; then
-    echo "ok: $row"
-  else
-    echo "exit code $code: $row"
-    cat /tmp/output
-    failed=1
-  fi
-done </job/rows.ucx
+}
+failed=0
+each_row ucx run_row || failed=1
 GYRE_DEBUG=INFO GYRE_DEBUG_SUBSYS=NET gyre run -n 2 --timeout 240 "${own_ucx_end[@]}" \
   all_reduce_perf -b 8 -e 8 -n 1 -w 0 >/tmp/output 2>&1
 grep -q 'ucx to rank 1: UCX .* by .*rc_verbs/ra:1' /tmp/output || {
