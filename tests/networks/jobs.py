@@ -23,11 +23,10 @@ END_S = 15     # after the limit of a case; who runs then hangs
 FILTER = "table bridge gyre { chain forward { type filter hook forward priority 0; }; }"
 # Runs on a host: no device there sends more than a frame at a time to the switch.
 WHOLE_FRAMES = """
-import fcntl, socket, struct, sys
+import array, fcntl, socket, struct, sys
 with socket.socket() as any_socket:
     for number in (0x1f, 0x24):  # ETHTOOL_STSO, ETHTOOL_SGSO
-        from array import array
-        wanted = array("B", struct.pack("II", number, 0))
+        wanted = array.array("B", struct.pack("II", number, 0))
         address, _ = wanted.buffer_info()
         fcntl.ioctl(any_socket, 0x8946, struct.pack("16sP", sys.argv[1].encode(), address))
 """
