@@ -8,6 +8,8 @@
 #include <netinet/in.h>
 #include <sys/un.h>
 
+namespace address_fuzz {
+
 using namespace gyre;
 using namespace gyre::trust;
 
@@ -105,10 +107,14 @@ void choose(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   constexpr void (*parts[])(fuzz::Input&) = {read_address, show_address, read_name, read_host_port,
                                              choose};
   parts[input.take<std::uint8_t>() % std::size(parts)](input);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(address)
+
+}  // namespace address_fuzz

@@ -4,9 +4,11 @@
 
 #include <string_view>
 
+namespace bus_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view here = text.substr(0, end);
@@ -21,3 +23,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(own == p2p::Path::unknown || own == p2p::Path::one_switch);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(bus)
+
+}  // namespace bus_fuzz

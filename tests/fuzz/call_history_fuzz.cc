@@ -8,6 +8,8 @@
 
 #include <map>
 
+namespace call_history_fuzz {
+
 using namespace gyre;
 using namespace gyre::comm;
 
@@ -135,10 +137,14 @@ bool Trial::act(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   Trial trial(input.take<std::uint8_t>() % 8);
   for (int acts = 0; !input.empty() && acts < 400; ++acts)
     if (!trial.act(input)) break;
   return 0;
 }
+
+GYRE_FUZZ_TARGET(call_history)
+
+}  // namespace call_history_fuzz

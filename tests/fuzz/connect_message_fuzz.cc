@@ -15,6 +15,8 @@
 
 #include <optional>
 
+namespace connect_message_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -71,7 +73,7 @@ void check_contents(const Endpoint& endpoint, std::string_view transport) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::uint8_t flags = input.take<std::uint8_t>();
   const auto rest = input.rest();
@@ -98,3 +100,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     GYRE_DEMAND(!process.transports[message->transport]->connect(key, shape, endpoint).ok());
   return 0;
 }
+
+GYRE_FUZZ_TARGET(connect_message)
+
+}  // namespace connect_message_fuzz

@@ -4,10 +4,12 @@
 #include "lib/trust/session_key.h"
 #include "tests/fuzz/input.h"
 
+namespace first_words_fuzz {
+
 using namespace gyre;
 using namespace gyre::control;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   using Intent = FirstWords::Intent;
   const std::span<const std::uint8_t> bytes(data, std::min(size, max_first_words));
   FirstWords before;
@@ -27,3 +29,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(first_words)
+
+}  // namespace first_words_fuzz

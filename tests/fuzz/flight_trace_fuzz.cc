@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+namespace flight_trace_fuzz {
+
+int take_input(const std::uint8_t* data, std::size_t bytes) {
   const std::string text(data, data + bytes);
   const auto trace = gyre::tools::make_trace({text, text});
   if (!trace.ok()) {
@@ -20,3 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(flight_trace)
+
+}  // namespace flight_trace_fuzz

@@ -3,6 +3,8 @@
 #include "lib/trust/frame.h"
 #include "tests/fuzz/input.h"
 
+namespace frame_fuzz {
+
 using namespace gyre;
 using namespace gyre::trust;
 
@@ -51,7 +53,7 @@ bool same(const Outcome& a, const Outcome& b) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   std::vector<std::size_t> cuts(input.take<std::uint8_t>() % 8);
   for (std::size_t& cut : cuts) cut = 1 + std::size_t{input.take<std::uint8_t>()};
@@ -65,3 +67,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(std::ranges::equal(again, stream.first(again.size())));
   return 0;
 }
+
+GYRE_FUZZ_TARGET(frame)
+
+}  // namespace frame_fuzz

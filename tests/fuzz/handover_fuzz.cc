@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+namespace handover_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -128,10 +130,14 @@ void receive(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const int before = next_descriptor();
   receive(input);
   GYRE_DEMAND(next_descriptor() == before);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(handover)
+
+}  // namespace handover_fuzz

@@ -12,6 +12,8 @@
 #include <limits>
 #include <sys/socket.h>
 
+namespace id_connection_fuzz {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -204,7 +206,7 @@ void serve_visitors(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   static const bool quiet = configure_log(LogLevel::none, "").ok();
   fuzz::Input input(data, size);
   constexpr void (*parts[])(fuzz::Input&) = {hear_in_clear, hear_a_stranger, serve_visitors,
@@ -212,3 +214,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (quiet) parts[input.take<std::uint8_t>() % std::size(parts)](input);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(id_connection)
+
+}  // namespace id_connection_fuzz

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+namespace identity_fuzz {
+
 using namespace gyre;
 
 namespace {
@@ -38,7 +40,7 @@ void judge_reach(const trust::ProcessIdentity& peer) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   const std::vector<std::uint8_t> bytes(data, data + size);
   const auto identity = trust::decode_identity(bytes);
   if (!identity.ok()) return 0;
@@ -50,3 +52,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   judge_reach(*identity);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(identity)
+
+}  // namespace identity_fuzz

@@ -10,20 +10,38 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-// The one entry of each target, called with every input; it may keep no state that matters.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
+// The end of each target: says that `take_input` is called with every input. It may keep no state
+// that matters. A fuzzer knows one function; replay.cc knows those of all targets, by name.
+#if defined(GYRE_LIBFUZZER)
+#define GYRE_FUZZ_TARGET(name)                                                         \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) { \
+    return take_input(data, bytes);                                                    \
+  }
+#else
+#define GYRE_FUZZ_TARGET(name) \
+  [[maybe_unused]] const bool is_known = ::gyre::fuzz::targets().emplace(#name, take_input).second;
+#endif
 
 // What must hold whatever the input says. A run in which it does not ends the process.
 #define GYRE_DEMAND(condition) \
   ((condition) ? static_cast<void>(0) : ::gyre::fuzz::give_up(__FILE__, __LINE__, #condition))
 
 namespace gyre::fuzz {
+
+using TakeInput = int (*)(const std::uint8_t* data, std::size_t bytes);
+
+// Of this program, by name.
+inline std::map<std::string_view, TakeInput>& targets() {
+  static std::map<std::string_view, TakeInput> all;
+  return all;
+}
 
 [[noreturn]] inline void give_up(const char* file, int line, const char* condition) {
   std::fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, condition);

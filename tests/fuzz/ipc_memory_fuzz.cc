@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+namespace ipc_memory_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const bool is_true = input.take_flag();
   const auto bytes = input.rest();
@@ -31,3 +33,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(!p2p::LeaseBorrower::begin(pid, lease->name()).ok());
   return 0;
 }
+
+GYRE_FUZZ_TARGET(ipc_memory)
+
+}  // namespace ipc_memory_fuzz

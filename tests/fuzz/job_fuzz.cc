@@ -15,6 +15,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+namespace job_fuzz {
+
 using namespace gyre;
 using namespace gyre::control;
 using trust::SecureSession;
@@ -516,9 +518,13 @@ void Trial::act(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   Trial trial(input);
   for (int acts = 0; acts < max_acts && !input.empty(); ++acts) trial.act(input);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(job)
+
+}  // namespace job_fuzz

@@ -11,6 +11,8 @@
 #include <bit>
 #include <set>
 
+namespace joining_fuzz {
+
 using namespace gyre;
 
 namespace {
@@ -63,7 +65,7 @@ void check_share(const std::vector<comm::GpuInfo>& notes) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   std::vector<control::MessageBytes> messages;
   while (!input.empty() && messages.size() < 8) messages.push_back(input.take_vector());
@@ -104,3 +106,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND((policy.spins == 0) == (static_cast<int>(messages.size()) > count));
   return 0;
 }
+
+GYRE_FUZZ_TARGET(joining)
+
+}  // namespace joining_fuzz

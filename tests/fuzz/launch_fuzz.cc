@@ -12,6 +12,8 @@
 #include <memory>
 #include <tuple>
 
+namespace launch_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -277,7 +279,7 @@ void Job::check_doomed() const { GYRE_DEMAND(doomed_ == max_ranks || !ranks_[doo
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   constexpr std::string_view names[] = {"oneshot", "twoshot", "ring", "doubling", "tree"};
   const plan::Algorithm* algorithm =
@@ -291,3 +293,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   job.check_doomed();
   return 0;
 }
+
+GYRE_FUZZ_TARGET(launch)
+
+}  // namespace launch_fuzz

@@ -3,9 +3,11 @@
 #include "tests/fuzz/environment.h"
 #include "tests/fuzz/input.h"
 
+namespace launch_place_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   const auto environment = fuzz::environment_of({data, size});
   const auto settings = parse_settings(environment, nullptr);
   if (!settings.ok()) return 0;
@@ -25,3 +27,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(settings->job_id.empty() || place->job_id == settings->job_id);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(launch_place)
+
+}  // namespace launch_place_fuzz

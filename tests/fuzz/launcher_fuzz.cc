@@ -11,6 +11,8 @@
 
 #include <sys/socket.h>
 
+namespace launcher_fuzz {
+
 using namespace gyre;
 using namespace gyre::rendezvous;
 
@@ -68,10 +70,14 @@ void talk(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   static const bool quiet = configure_log(LogLevel::none, "").ok();
   fuzz::Input input(data, size);
   constexpr void (*parts[])(fuzz::Input&) = {read_line, talk};
   if (quiet) parts[input.take<std::uint8_t>() % std::size(parts)](input);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(launcher)
+
+}  // namespace launcher_fuzz

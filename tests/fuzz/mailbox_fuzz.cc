@@ -9,6 +9,8 @@
 #include <memory>
 #include <set>
 
+namespace mailbox_fuzz {
+
 using namespace gyre;
 using namespace gyre::comm;
 
@@ -201,10 +203,14 @@ bool Trial::act(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   Trial trial(shape_of(input.take<std::uint8_t>()));
   for (int acts = 0; !input.empty() && acts < 300; ++acts)
     if (!trial.act(input)) break;
   return 0;
 }
+
+GYRE_FUZZ_TARGET(mailbox)
+
+}  // namespace mailbox_fuzz

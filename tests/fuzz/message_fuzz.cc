@@ -5,6 +5,8 @@
 #include "lib/control/messages.h"
 #include "tests/fuzz/input.h"
 
+namespace message_fuzz {
+
 using namespace gyre;
 using namespace gyre::control;
 
@@ -157,7 +159,7 @@ void read_roster(Bytes bytes) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Bytes bytes(data + 1, size - 1);
   constexpr void (*readers[])(Bytes) = {
@@ -166,3 +168,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   readers[data[0] % std::size(readers)](bytes);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(message)
+
+}  // namespace message_fuzz

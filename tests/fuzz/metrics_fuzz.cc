@@ -6,6 +6,8 @@
 
 #include <sys/un.h>
 
+namespace metrics_fuzz {
+
 using namespace gyre;
 using namespace gyre::control;
 
@@ -75,7 +77,7 @@ void place(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   if (input.take<std::uint8_t>() == 1) {
     place(input);
@@ -85,3 +87,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(metrics)
+
+}  // namespace metrics_fuzz

@@ -6,6 +6,8 @@
 #include "lib/topology/outline.h"
 #include "tests/fuzz/input.h"
 
+namespace outline_fuzz {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -31,7 +33,7 @@ void look_for_rings(const Topology& machine) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto note = comm::read_machine_note(text)) GYRE_DEMAND(encode(*note) == text);
   const Result<Topology> machine = comm::decode_outline(std::span(data, size));
@@ -48,3 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   look_for_rings(*machine);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(outline)
+
+}  // namespace outline_fuzz

@@ -10,6 +10,8 @@
 #include <deque>
 #include <vector>
 
+namespace plugin_receiver_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -130,7 +132,7 @@ bool receive_all(Connection& connection, std::deque<Message> expected) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   static const Plugin plugin{.path = "/tape", .name = "tape", .reaches = "", .table = make_table()};
   fuzz::Input input(data, size);
   const bool is_peer = input.take_flag();
@@ -163,3 +165,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(receive_all(*listening->connection, messages) == is_good);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(plugin_receiver)
+
+}  // namespace plugin_receiver_fuzz

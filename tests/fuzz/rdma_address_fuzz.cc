@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+namespace rdma_address_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -66,7 +68,7 @@ void check_hca(std::string_view text) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::uint8_t which = input.take<std::uint8_t>() % 4;
   const auto rest = input.rest();
@@ -77,3 +79,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (which == 3) check_hca(text);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(rdma_address)
+
+}  // namespace rdma_address_fuzz

@@ -8,9 +8,11 @@
 //   4: the receiving rank lends memory for its next call
 #include "tests/fuzz/lying_sender.h"
 
+namespace rdma_receiver_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::size_t pairs = 1 + input.take<std::uint8_t>() % 4;
   fuzz::LyingSender peer(pairs, input.take_block());
@@ -34,3 +36,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(rdma_receiver)
+
+}  // namespace rdma_receiver_fuzz

@@ -5,9 +5,11 @@
 //   2: u8 attempt, u8 place, u8 value: a grant of the receiver's memory, one byte of it changed
 #include "tests/fuzz/lying_receiver.h"
 
+namespace rdma_sender_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   fuzz::LyingReceiver receiver(1 + input.take<std::uint8_t>() % 4);
   for (int step = 0; step < 64 && !input.empty(); ++step) {
@@ -25,3 +27,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(rdma_sender)
+
+}  // namespace rdma_sender_fuzz

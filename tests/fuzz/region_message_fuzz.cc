@@ -4,9 +4,11 @@
 #include "lib/device/region_message.h"
 #include "tests/fuzz/input.h"
 
+namespace region_message_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::uint8_t> bytes(data, size);
   const auto message = comm::decode_region_message(bytes);
   if (!message) return 0;
@@ -22,3 +24,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(memory.bytes == memory.allocation_bytes && memory.offset == 0);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(region_message)
+
+}  // namespace region_message_fuzz

@@ -8,6 +8,8 @@
 
 #include <array>
 
+namespace relay_fuzz {
+
 using namespace gyre;
 using namespace gyre::exec;
 
@@ -107,7 +109,7 @@ void take_pushed(fuzz::Input& input, std::array<RelayCounts, 2>& counts) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const auto first = input.take<std::uint64_t>();
   std::array<RelayCounts, 2> counts;
@@ -137,3 +139,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(relay)
+
+}  // namespace relay_fuzz

@@ -1,5 +1,6 @@
 // Runs a target on files, or on all files of folders, without a fuzzer, for the default tests and
-// the coverage. An empty folder is an error, so that a lost corpus is noticed.
+// the coverage: fuzz_replay TARGET FILE... An empty folder is an error, so that a lost corpus is
+// noticed.
 #include "tests/fuzz/input.h"
 
 #include <algorithm>
@@ -24,8 +25,16 @@ std::vector<fs::path> files_of(const char* argument) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  const std::string_view name = count > 1 ? arguments[1] : "";
+  const auto target = gyre::fuzz::targets().find(name);
+  if (target == gyre::fuzz::targets().end()) {
+    std::fprintf(stderr, "fuzz_replay: there is no target \"%s\"; there are:\n", name.data());
+    for (const auto& [known, take_input] : gyre::fuzz::targets())
+      std::fprintf(stderr, "  %s\n", known.data());
+    return 1;
+  }
   std::size_t runs = 0;
-  for (int i = 1; i < count; ++i) {
+  for (int i = 2; i < count; ++i) {
     for (const fs::path& path : files_of(arguments[i])) {
       std::ifstream file(path, std::ios::binary);
       const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
@@ -36,7 +45,7 @@ int main(int count, char** arguments) {
       // Told first, so that the one that ends the process is known.
       std::printf("%s\n", path.c_str());
       std::fflush(stdout);
-      LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+      target->second(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
       ++runs;
     }
   }

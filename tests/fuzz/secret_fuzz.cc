@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+namespace secret_fuzz {
+
 using namespace gyre;
 using namespace gyre::control;
 using namespace gyre::rendezvous;
@@ -194,7 +196,7 @@ void read_store_value(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   static const bool quiet = configure_log(LogLevel::none, "").ok();
   fuzz::Input input(data, size);
   constexpr void (*parts[])(fuzz::Input&) = {read_file, replace_file, read_secret,
@@ -202,3 +204,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (quiet) parts[input.take<std::uint8_t>() % std::size(parts)](input);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(secret)
+
+}  // namespace secret_fuzz

@@ -10,6 +10,8 @@
 
 #include <set>
 
+namespace settings_fuzz {
+
 using namespace gyre;
 
 namespace {
@@ -106,7 +108,7 @@ void read_numbers(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   if (input.take_flag())
     read_numbers(input);
@@ -114,3 +116,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     read_environment(input);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(settings)
+
+}  // namespace settings_fuzz

@@ -7,6 +7,8 @@
 
 #include <numeric>
 
+namespace slots_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -182,7 +184,7 @@ void send_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   constexpr void (*ends[])(fuzz::Input&, fuzz::Fifo&, std::uint64_t) = {receive, send,
                                                                         receive_lines, send_lines};
@@ -192,3 +194,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   end(input, fifo, first);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(slots)
+
+}  // namespace slots_fuzz

@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace state_page_fuzz {
+
 using namespace gyre;
 using namespace gyre::tools;
 
@@ -148,7 +150,7 @@ void add(Sight& sight, StatePageSnapshot state_page) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+int take_input(const std::uint8_t* data, std::size_t bytes) {
   fuzz::Input input(data, bytes);
   std::vector<std::uint64_t> words = honest().words();
   const bool lies = !input.empty();
@@ -180,3 +182,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   GYRE_DEMAND(nlohmann::json::accept(to_json(sight, jobs, {}).dump()));
   return 0;
 }
+
+GYRE_FUZZ_TARGET(state_page)
+
+}  // namespace state_page_fuzz

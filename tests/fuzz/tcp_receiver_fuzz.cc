@@ -18,6 +18,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+namespace tcp_receiver_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -341,7 +343,7 @@ void receive_ticket(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const int which = input.take<std::uint8_t>() % 3;
   if (which == 1)
@@ -350,3 +352,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     receive_stream(input, which == 0 ? Trial::Security::none : Trial::Security::tls);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(tcp_receiver)
+
+}  // namespace tcp_receiver_fuzz

@@ -12,6 +12,8 @@
 #include "lib/topology/topology_file.h"
 #include "tests/fuzz/input.h"
 
+namespace topology_fuzz {
+
 using namespace gyre;
 using namespace gyre::topology;
 
@@ -55,7 +57,7 @@ void look_for_channels(const Topology& topology, int hosts) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+int take_input(const std::uint8_t* data, std::size_t bytes) {
   const std::string_view text(reinterpret_cast<const char*>(data), bytes);
   look_at_locality(text);
   const Result<Topology> made = read_topology(text);
@@ -76,3 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   GYRE_DEMAND(again.ok() && *again == *by_hwloc);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(topology)
+
+}  // namespace topology_fuzz

@@ -3,6 +3,8 @@
 #include "bench/training/train/digits_data.h"
 #include "tests/fuzz/input.h"
 
+namespace training_file_fuzz {
+
 using namespace gyre::training;
 
 namespace {
@@ -32,9 +34,13 @@ void read_digits(std::string_view file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+int take_input(const std::uint8_t* data, std::size_t bytes) {
   if (bytes == 0) return 0;
   const std::string_view file(reinterpret_cast<const char*>(data + 1), bytes - 1);
   data[0] % 2 == 0 ? read_checkpoint(file) : read_digits(file);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(training_file)
+
+}  // namespace training_file_fuzz

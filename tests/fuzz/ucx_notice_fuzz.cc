@@ -12,6 +12,8 @@
 
 #include <memory>
 
+namespace ucx_notice_fuzz {
+
 using namespace gyre;
 using namespace gyre::transport;
 
@@ -114,7 +116,7 @@ void lie_to_sender(fuzz::Input& input) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   switch (input.take<std::uint8_t>() % 4) {
     case 0:
@@ -131,3 +133,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   }
   return 0;
 }
+
+GYRE_FUZZ_TARGET(ucx_notice)
+
+}  // namespace ucx_notice_fuzz

@@ -7,6 +7,8 @@
 
 #include <openssl/evp.h>
 
+namespace unique_id_fuzz {
+
 using namespace gyre;
 using namespace gyre::trust;
 
@@ -28,7 +30,7 @@ bool same(const UniqueId& a, const UniqueId& b) {
 
 }  // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const bool repair = input.take_flag();
   Bytes bytes{};
@@ -47,3 +49,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(short_name(*id).size() == 8);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(unique_id)
+
+}  // namespace unique_id_fuzz

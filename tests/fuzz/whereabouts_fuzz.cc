@@ -5,9 +5,11 @@
 
 #include <algorithm>
 
+namespace whereabouts_fuzz {
+
 using namespace gyre;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int take_input(const std::uint8_t* data, std::size_t size) {
   constexpr int ranks = 16;
   const control::MessageBytes message(data, data + size);
   const auto seen = comm::decode_whereabouts(message, ranks);
@@ -25,3 +27,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   GYRE_DEMAND(encode(*comm::decode_whereabouts(again, ranks)) == again);
   return 0;
 }
+
+GYRE_FUZZ_TARGET(whereabouts)
+
+}  // namespace whereabouts_fuzz

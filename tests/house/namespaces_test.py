@@ -1,6 +1,7 @@
 """A room's files open the namespaces that its row in ARCHITECTURE.md names, and those within them.
-Another room's is opened to declare a type of it, and for nothing else. All code of a test lies in
-the namespace of its file's name, because the files of a program are compiled as one."""
+Another room's is opened to declare a type of it, and for nothing else. All code of a test, or
+of a target of the fuzzers, lies in the namespace of its file's name, because the files of a program
+are compiled as one."""
 import re
 
 import names_test
@@ -59,7 +60,7 @@ def violations(root, table):
 def open_tests(root):
     found = []
     for path in tree.sources(root):
-        test = re.fullmatch(r"tests/\w+/(\w+_test)\.cc", path)
+        test = re.fullmatch(r"tests/\w+/(\w+_(?:test|fuzz))\.cc", path)
         if test and not re.search(rf"^namespace {test.group(1)} {{$(?s:.)*^}}  // namespace "
                                   rf"{test.group(1)}\s*\Z", tree.read(root, path), re.M):
             found.append(f"{path}: its code does not lie in namespace {test.group(1)}")
