@@ -57,6 +57,14 @@ constexpr bool supported(ElementType type, ReduceOp op) {
 MoveFunction find_move(ElementType type, ReduceOp op, InstructionSet set);
 MoveFunction find_move(ElementType type, ReduceOp op);
 
+// The sum of two sources alone, without anything before or after it: what small messages need. For
+// types whose scalar arithmetic is short; else null. The same bits as the others.
+using PairFunction = void (*)(const void* first, const void* second, void* target,
+                              std::uint64_t count);
+PairFunction find_pair(ElementType type, ReduceOp op);
+// Above, the vector functions are faster.
+inline constexpr std::uint64_t max_pair_elements = 16;
+
 // One source to all targets, for payload of any type: move.count is in bytes, the rest as above.
 void copy_move(const MoveOperands& move);
 void copy_move(const MoveOperands& move, InstructionSet set);

@@ -214,6 +214,50 @@ constexpr void table_row(MoveTable& table, ElementType type) {
   }
 }
 
+// ------------------------------------------------------------------------------ two sources
+
+template <typename Element, typename Op>
+[[gnu::noinline]] void reduce_two(const void* const& first, const void* const& second,
+                                  void* const& target, const std::uint64_t& count) {
+  using Values = Block<Element>;
+  auto* const place = static_cast<std::byte*>(target);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto stored = Element::narrow(Op::template apply<Element>(
+        Element::widen(Values::read(first, i)), Element::widen(Values::read(second, i))));
+    std::memcpy(place + i * sizeof stored, &stored, sizeof stored);
+  }
+}
+
+template <typename Element, typename Op>
+void pair_entry(const void* first, const void* second, void* target, std::uint64_t count) {
+  if constexpr (std::is_floating_point_v<typename Element::Accumulator>)
+    with_float_environment<reduce_two<Element, Op>>(first, second, target, count);
+  else
+    reduce_two<Element, Op>(first, second, target, count);
+}
+
+template <typename Element>
+PairFunction pair_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return pair_entry<Element, Add>;
+    case ReduceOp::prod:
+      return pair_entry<Element, Multiply>;
+    case ReduceOp::min:
+      return pair_entry<Element, Minimum>;
+    case ReduceOp::max:
+      return pair_entry<Element, Maximum>;
+    default:
+      break;
+  }
+  if constexpr (std::is_integral_v<typename Element::Accumulator>) {
+    if (op == ReduceOp::band) return pair_entry<Element, And>;
+    if (op == ReduceOp::bor) return pair_entry<Element, Or>;
+    if (op == ReduceOp::bxor) return pair_entry<Element, Xor>;
+  }
+  return nullptr;
+}
+
 constexpr MoveTable make_table() {
   MoveTable table;
   table_row<IntegerElement<std::int8_t>>(table, ElementType::int8);
@@ -235,5 +279,28 @@ constexpr MoveTable make_table() {
 }  // namespace
 
 constinit const MoveTable reference_table = make_table();
+
+PairFunction find_pair(ElementType type, ReduceOp op) {
+  switch (type) {
+    case ElementType::int8:
+      return pair_of<IntegerElement<std::int8_t>>(op);
+    case ElementType::uint8:
+      return pair_of<IntegerElement<std::uint8_t>>(op);
+    case ElementType::int32:
+      return pair_of<IntegerElement<std::int32_t>>(op);
+    case ElementType::uint32:
+      return pair_of<IntegerElement<std::uint32_t>>(op);
+    case ElementType::int64:
+      return pair_of<IntegerElement<std::int64_t>>(op);
+    case ElementType::uint64:
+      return pair_of<IntegerElement<std::uint64_t>>(op);
+    case ElementType::float32:
+      return pair_of<Float32Element>(op);
+    case ElementType::float64:
+      return pair_of<Float64Element>(op);
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace gyre::kernels

@@ -13,9 +13,38 @@ namespace {
 
 using plan::Collective;
 
+// A collective that waits, after the short way: `make` gives its Request.
+template <typename Make>
+[[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm, Make&& make) {
+  const Status status = caught([&]() -> Status {
+    Request request;
+    GYRE_TRY(make(communicator, request));
+    return carry_on(process().worker, communicator, request);
+  });
+  return in_group(comm, status);
+}
+
+// The short way of a call without a stream that is like the one before. False: it is not this call.
+template <typename Make>
+bool is_repeated(const CollectiveCall& call, gyreComm_t comm, Make&& make, gyreResult_t& result) {
+  Process* const here = known_process();
+  if (here == nullptr || !is_outside_groups() || here->worker.has_work_of_callers()) [[unlikely]]
+    return false;
+  const auto entry = here->communicators.enter(reinterpret_cast<std::uintptr_t>(comm));
+  if (!entry) [[unlikely]]
+    return false;
+  const CollectiveOp::Repeated how = entry->repeat(call);
+  if (how == CollectiveOp::Repeated::not_this) return false;
+  result = gyreSuccess;
+  if (how == CollectiveOp::Repeated::waits) [[unlikely]]
+    result = go_on(*entry, comm, make);
+  return true;
+}
+
 // `make` fills the arguments into a Request of that communicator.
 template <typename Make>
-gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream, Make&& make) {
+[[gnu::noinline]] gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
+                                          Make&& make) {
   const Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const DeviceScope scope(*pin);
@@ -36,9 +65,13 @@ gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
 }
 
 gyreResult_t even(const CollectiveCall& call, gyreComm_t comm, gyreStream_t stream) {
-  return collective(call.function, comm, stream, [&](const Communicator& pin, Request& request) {
+  const auto make = [&call](const Communicator& pin, Request& request) {
     return make_request(pin, call, request);
-  });
+  };
+  gyreResult_t result = gyreSuccess;
+  if (stream == nullptr && is_repeated(call, comm, make, result)) [[likely]]
+    return result;
+  return collective(call.function, comm, stream, make);
 }
 
 std::uint64_t end_of(const std::vector<plan::Extent>& blocks) {
@@ -231,5 +264,10 @@ gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream) {
     request.in_place = true;
     return {};
   };
+  CollectiveCall call{.function = Function::barrier, .count = 1};
+  call.type = static_cast<int>(ElementType::uint8);
+  gyreResult_t result = gyreSuccess;
+  if (stream == nullptr && is_repeated(call, comm, make, result)) [[likely]]
+    return result;
   return collective(Function::barrier, comm, stream, make);
 }

@@ -9,24 +9,6 @@
 namespace gyre::comm {
 namespace {
 
-// Where the buffers may meet: `receive` begins `send_ahead` bytes before `send`, or after it.
-struct InPlace {
-  std::uint64_t send_ahead = 0, receive_ahead = 0;
-};
-
-InPlace in_place_of(plan::Collective collective, std::uint64_t rank, std::uint64_t block_bytes) {
-  switch (collective) {
-    case plan::Collective::all_gather:
-    case plan::Collective::gather:
-      return {rank * block_bytes, 0};
-    case plan::Collective::reduce_scatter:
-    case plan::Collective::scatter:
-      return {0, rank * block_bytes};
-    default:
-      return {};
-  }
-}
-
 bool takes_root(plan::Collective collective) {
   return collective == plan::Collective::broadcast || collective == plan::Collective::reduce ||
          collective == plan::Collective::gather || collective == plan::Collective::scatter;
@@ -86,21 +68,17 @@ Status make_request(const Communicator& communicator, const CollectiveCall& call
   request.count = call.count;
   request.root = rooted ? call.root : 0;
   if (plan::sums(call.collective)) GYRE_TRY(check_op(communicator, call.op, request));
-  const std::uint64_t block = request.block_bytes();
-  const std::uint64_t send_bytes = counts.input * block;
-  const std::uint64_t receive_bytes = counts.output * block;
+  const auto shape = BufferShape::of(call.collective, communicator.size(), rank,
+                                     !rooted || rank == call.root, request.block_bytes());
+  const std::uint64_t send_bytes = shape.send_bytes, receive_bytes = shape.receive_bytes;
   GYRE_TRY(check_buffer(communicator, "sendbuff", call.send, send_bytes));
   GYRE_TRY(check_buffer(communicator, "recvbuff", call.receive, receive_bytes));
   if (send_bytes > 0) request.input = static_cast<const std::byte*>(call.send);
   if (receive_bytes > 0) request.output = static_cast<std::byte*>(call.receive);
   if (send_bytes == 0 || receive_bytes == 0) return {};
 
-  const auto send = reinterpret_cast<std::uintptr_t>(call.send);
-  const auto receive = reinterpret_cast<std::uintptr_t>(call.receive);
-  const InPlace in_place = in_place_of(call.collective, static_cast<std::uint64_t>(rank), block);
-  request.in_place = send + in_place.receive_ahead == receive + in_place.send_ahead;
-  if (request.in_place || send + send_bytes <= receive || receive + receive_bytes <= send)
-    return {};
+  request.in_place = shape.is_in_place(call.send, call.receive);
+  if (shape.fits(call.send, call.receive)) return {};
   return invalid_argument(
       fmt::format("sendbuff {} ({} bytes) and recvbuff {} ({} bytes) overlap: they must be apart, "
                   "or in place as gyre.h says",

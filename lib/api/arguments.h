@@ -2,6 +2,7 @@
 // what it may be.
 #pragma once
 
+#include "lib/call/collective_call.h"
 #include "lib/call/request.h"
 #include "lib/comm/communicator.h"
 
@@ -21,9 +22,6 @@ int raw(const Enumeration& value) {
   return number;
 }
 
-// The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
-inline constexpr std::uint64_t address_end = 1ULL << 47;
-
 Status refuse_buffer(std::string_view name, const void* buffer, std::uint64_t bytes);
 [[gnu::always_inline]] inline Status check_buffer(const Communicator& communicator,
                                                   std::string_view name, const void* buffer,
@@ -40,17 +38,6 @@ Result<std::uint64_t> check_count(std::size_t count, int type, std::uint64_t blo
 Status check_op(const Communicator& communicator, int op, Request& request);
 Status check_root(int root, int size);
 
-// A collective with equal blocks, as its C function got it.
-struct CollectiveCall {
-  Function function;
-  plan::Collective collective;
-  const void* send;
-  void* receive;
-  std::size_t count;
-  int type;
-  int op;    // of those that sum
-  int root;  // of those that have one
-};
 // Fills in a new request.
 Status make_request(const Communicator& communicator, const CollectiveCall& call, Request& request);
 

@@ -38,6 +38,20 @@ struct FlightCall {
   std::uint8_t protocol = 0;
 };
 
+// The same of short operations that are alike, in the words that a line keeps.
+struct ShortFlight {
+  std::uint64_t count = 0, bytes = 0;  // fewer than timed_flight_bytes
+  std::uint64_t codes = 0, root = 0;
+
+  static constexpr ShortFlight of(const FlightCall& call) {
+    return {call.count, call.bytes,
+            std::uint64_t{call.function} | std::uint64_t{call.type} << 8 |
+                std::uint64_t{call.op} << 16 | std::uint64_t{call.algorithm} << 24 |
+                std::uint64_t{call.protocol} << 32,
+            static_cast<std::uint32_t>(call.root)};
+  }
+};
+
 // A finished or open operation, as read.
 struct FlightEntry {
   std::uint64_t serial = 0;  // on its communicator, from 1; one a nanosecond: 584 years
@@ -62,22 +76,28 @@ class OpenFlightEntry {
  public:
   // `line` belongs to serial % flight_count.
   void begin(FlightLine& line, std::uint64_t serial, const FlightCall& call, TickSource source) {
+    begin(line, serial, call.sequence, ShortFlight::of(call), source);
+    timed_ = call.bytes >= timed_flight_bytes;
+    if (!timed_) return;
+    start_ = read_ticks(source);
+    line.start.store(start_, std::memory_order_release);
+  }
+  void begin(FlightLine& line, std::uint64_t serial, std::uint64_t sequence,
+             const ShortFlight& call, TickSource source) {
     line_ = &line;
     source_ = source;
-    timed_ = call.bytes >= timed_flight_bytes;
-    codes_ = std::uint64_t{call.function} | std::uint64_t{call.type} << 8 |
-             std::uint64_t{call.op} << 16 | std::uint64_t{call.algorithm} << 24 |
-             std::uint64_t{call.protocol} << 32;
+    timed_ = false;
+    codes_ = call.codes;
+    start_ = 0;
     // A reader that sees a word of this flight sees that the former one is gone, and at last that
     // this one is whole: each store pairs with an acquire in read_flight.
     line.serial.store(0, std::memory_order_relaxed);
-    line.sequence.store(call.sequence, std::memory_order_release);
+    line.sequence.store(sequence, std::memory_order_release);
     line.count.store(call.count, std::memory_order_release);
     line.bytes.store(call.bytes, std::memory_order_release);
-    line.codes.store(codes_, std::memory_order_release);
-    line.root.store(static_cast<std::uint32_t>(call.root), std::memory_order_release);
-    start_ = timed_ ? read_ticks(source) : 0;
-    line.start.store(start_, std::memory_order_release);
+    line.codes.store(call.codes, std::memory_order_release);
+    line.root.store(call.root, std::memory_order_release);
+    line.start.store(0, std::memory_order_release);
     line.end.store(0, std::memory_order_release);
     line.serial.store(serial, std::memory_order_release);
   }

@@ -1,6 +1,12 @@
 // HandleTable: handles that are an index and a generation, never an address. A look-up pins the
 // object, so that another thread cannot destroy it meanwhile. The last unpin deletes it.
+//
+// One thread at a time may occupy an object. `enter` does so without a pin, by one locked
+// instruction: whoever removes the object meanwhile leaves the deletion to it. So that each of the
+// two sees the other, the one who removes makes a fence for all threads.
 #pragma once
+
+#include "lib/base/process_fence.h"
 
 #include <array>
 #include <atomic>
@@ -14,10 +20,12 @@ namespace gyre {
 
 template <typename T>
 class HandleTable {
+  struct Slot;
+
  public:
   // `kind` is the top byte of every handle, so that a handle of another table is told apart.
   HandleTable(std::uint8_t kind, std::uint32_t first_generation)
-      : kind_(kind), first_generation_(first_generation | 1) {}
+      : kind_(kind), first_generation_(first_generation | 1), has_fence_(prepare_process_fence()) {}
   ~HandleTable() {
     for (auto& block : blocks_) delete[] block.load(std::memory_order_relaxed);
   }
@@ -51,6 +59,26 @@ class HandleTable {
     T* object_ = nullptr;
   };
 
+  // An object that this thread occupies, or null.
+  class Entry {
+   public:
+    Entry() = default;
+    Entry(HandleTable& table, Slot& slot) : table_(&table), slot_(&slot), object_(slot.object) {}
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() {
+      if (object_ != nullptr) table_->leave(*slot_);
+    }
+    explicit operator bool() const { return object_ != nullptr; }
+    T* operator->() const { return object_; }
+    T& operator*() const { return *object_; }
+
+   private:
+    HandleTable* table_ = nullptr;
+    Slot* slot_ = nullptr;
+    T* object_ = nullptr;
+  };
+
   // 0 if the table is full (2^20 objects).
   std::uint64_t insert(std::unique_ptr<T> object) {
     const std::lock_guard lock(mutex_);
@@ -67,6 +95,7 @@ class HandleTable {
     if (block.load(std::memory_order_relaxed) == nullptr)
       block.store(new Slot[block_slots], std::memory_order_release);
     Slot& slot = *find(index);
+    slot.index = index;
     if (slot.generation_next == 0) slot.generation_next = first_generation_;
     const std::uint32_t generation = slot.generation_next;
     // Odd, so never 0 when it turns. A slot that is taken again each microsecond turns in 36
@@ -92,6 +121,29 @@ class HandleTable {
     return {};
   }
 
+  // Nothing if it is stale, or another thread is there.
+  [[gnu::always_inline]] Entry enter(std::uint64_t handle) {
+    Slot* slot = checked(handle);
+    if (slot == nullptr) return {};
+    // A stale handle keeps nobody from another object.
+    const std::uint64_t before = slot->state.load(std::memory_order_relaxed);
+    if (before >> 32 != generation_of(handle) || !occupy(*slot)) return {};
+    // After the exchange: pairs with `remove`, which closes and then looks whether somebody is in.
+    const std::uint64_t state = slot->state.load(std::memory_order_seq_cst);
+    if (state >> 32 == generation_of(handle) && (state & closing) == 0) [[likely]]
+      return {*this, *slot};
+    leave(*slot);
+    return {};
+  }
+  // The same for who has a pin; false: another thread is there. Where it succeeds, `leave` follows.
+  bool occupy(std::uint64_t handle) {
+    Slot* slot = checked(handle);
+    return slot == nullptr || occupy(*slot);
+  }
+  void leave(std::uint64_t handle) {
+    if (Slot* slot = checked(handle); slot != nullptr) leave(*slot);
+  }
+
   // Whether it is one of an object that has not been deleted. The table may be a forked parent's,
   // as it was at the fork.
   bool knows(std::uint64_t handle) {
@@ -106,9 +158,16 @@ class HandleTable {
     if (slot == nullptr) return false;
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
     while (state >> 32 == (handle >> 24 & 0xffffffff) && (state & closing) == 0) {
-      if (!slot->state.compare_exchange_weak(state, state | closing, std::memory_order_acq_rel))
+      if (!slot->state.compare_exchange_weak(state, state | closing, std::memory_order_seq_cst))
         continue;
-      unpin(static_cast<std::uint32_t>(handle & 0xffffff));
+      if (has_fence_)
+        make_process_fence();
+      else
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+      // Who is in, if anybody, sees from here on that it is closing.
+      if (!slot->is_occupied.load(std::memory_order_seq_cst) &&
+          take_own_pin(*slot, state | closing))
+        unpin(slot->index);
       return true;
     }
     return false;
@@ -118,13 +177,19 @@ class HandleTable {
   static constexpr std::uint32_t block_slots = 1024;
   static constexpr std::uint32_t max_blocks = 1024;
   static constexpr std::uint64_t closing = 1ULL << 31;
-  static constexpr std::uint64_t pins = closing - 1;
+  static constexpr std::uint64_t given_up = 1ULL << 30;  // the table's own pin, of what is closing
+  static constexpr std::uint64_t pins = given_up - 1;
 
-  struct Slot {
-    std::atomic<std::uint64_t> state{0};  // generation (32 bits), closing (1), pins (31)
+  // A line each: ranks of one process are in different ones at once.
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> state{0};  // generation (32 bits), closing, given_up, pins (30)
     T* object = nullptr;
     std::uint32_t generation_next = 0;
+    std::uint32_t index = 0;
+    std::atomic<bool> is_occupied{false};
   };
+
+  static std::uint64_t generation_of(std::uint64_t handle) { return handle >> 24 & 0xffffffff; }
 
   Slot* find(std::uint64_t index) {
     if (index >= static_cast<std::uint64_t>(block_slots) * max_blocks) return nullptr;
@@ -134,6 +199,42 @@ class HandleTable {
   }
   Slot* checked(std::uint64_t handle) {
     return handle >> 56 == kind_ ? find(handle & 0xffffff) : nullptr;
+  }
+
+  static bool occupy(Slot& slot) {
+    return !slot.is_occupied.exchange(true, std::memory_order_seq_cst);
+  }
+  void leave(Slot& slot) {
+    slot.is_occupied.store(false, std::memory_order_release);
+    if (has_fence_) [[likely]]
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    else
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    // Pairs with the exchange in remove, across its fence.
+    if (is_left_over(slot.state.load(std::memory_order_acquire))) [[unlikely]]
+      clear_up(slot);
+  }
+  static bool is_left_over(std::uint64_t state) {
+    return (state & (closing | given_up)) == closing;
+  }
+  // What closes may be another object than this thread came for, if its handle was stale, and a
+  // third thread may be in it: then that one clears up, or who removes it.
+  [[gnu::noinline]] void clear_up(Slot& slot) {
+    std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
+    while (is_left_over(state) && occupy(slot)) {
+      const bool is_ours = take_own_pin(slot, state);
+      slot.is_occupied.store(false, std::memory_order_seq_cst);
+      if (is_ours) unpin(slot.index);
+      state = slot.state.load(std::memory_order_seq_cst);
+    }
+  }
+  // The table's, of the object that `state` was of. True once, for whoever comes first.
+  static bool take_own_pin(Slot& slot, std::uint64_t state) {
+    const std::uint64_t generation = state >> 32;
+    while (state >> 32 == generation && is_left_over(state))
+      if (slot.state.compare_exchange_weak(state, state | given_up, std::memory_order_acq_rel))
+        return true;
+    return false;
   }
 
   void unpin(std::uint32_t index) {
@@ -148,6 +249,7 @@ class HandleTable {
 
   const std::uint8_t kind_;
   const std::uint32_t first_generation_;
+  const bool has_fence_;
   std::array<std::atomic<Slot*>, max_blocks> blocks_{};
   std::mutex mutex_;
   std::vector<std::uint32_t> free_;

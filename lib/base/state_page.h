@@ -52,11 +52,14 @@ class RankState {
   std::uint64_t begin(OpenFlightEntry& flight, const FlightCall& call) {
     const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
     flight.begin(memory_->flights[serial % flight_count], serial, call, source_);
-    memory_->begun.store(serial, std::memory_order_release);
-    // Stores become visible in order: a miss on the next line would hold its first message back.
-    __builtin_prefetch(&memory_->flights[(serial + 1) % flight_count], 1);
-    if (const pthread_t self = pthread_self(); self != caller_) [[unlikely]]
-      note_caller();
+    announce(serial);
+    return serial;
+  }
+  [[gnu::always_inline]] std::uint64_t begin(OpenFlightEntry& flight, std::uint64_t sequence,
+                                             const ShortFlight& call) {
+    const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
+    flight.begin(memory_->flights[serial % flight_count], serial, sequence, call, source_);
+    announce(serial);
     return serial;
   }
   // And ends it. What ended well is counted: each word has one writer at a time, so that no store
@@ -86,6 +89,13 @@ class RankState {
  private:
   friend class StatePage;
   void keep_wait(const WaitRecord& wait, std::int64_t until_ns);
+  void announce(std::uint64_t serial) {
+    memory_->begun.store(serial, std::memory_order_release);
+    // Stores become visible in order: a miss on the next line would hold its first message back.
+    __builtin_prefetch(&memory_->flights[(serial + 1) % flight_count], 1);
+    if (const pthread_t self = pthread_self(); self != caller_) [[unlikely]]
+      note_caller();
+  }
   static void add(SharedWord& word, std::uint64_t more) {
     word.store(word.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }

@@ -6,19 +6,32 @@
 
 namespace gyre {
 
+// Found without a call of the loader: eight bytes of the static block fit a library that is opened
+// late, too.
+template <typename T>
+struct ThreadStatePlace {
+  [[gnu::tls_model("initial-exec")]] static constinit inline thread_local T* known = nullptr;
+};
+
+template <typename T>
+[[gnu::noinline]] T& make_thread_state() {
+  struct AtThreadEnd {
+    ~AtThreadEnd() { delete std::exchange(ThreadStatePlace<T>::known, nullptr); }
+  };
+  ThreadStatePlace<T>::known = new T;
+  static thread_local const AtThreadEnd end;
+  return *ThreadStatePlace<T>::known;
+}
+
 template <typename T>
 T& thread_state() {
-  // Found without a call of the loader: eight bytes of the static block fit a library that is
-  // opened late, too.
-  [[gnu::tls_model("initial-exec")]] static thread_local T* known = nullptr;
-  if (known != nullptr) [[likely]]
-    return *known;
-  struct AtThreadEnd {
-    ~AtThreadEnd() { delete std::exchange(known, nullptr); }
-  };
-  known = new T;
-  static thread_local const AtThreadEnd end;
-  return *known;
+  T* const known = ThreadStatePlace<T>::known;
+  return known != nullptr ? *known : make_thread_state<T>();
+}
+// Null if the thread has none yet.
+template <typename T>
+T* known_thread_state() noexcept {
+  return ThreadStatePlace<T>::known;
 }
 
 }  // namespace gyre

@@ -39,6 +39,12 @@ class CallHistory {
   // The owner's thread, at the start of each call: one store if it is like the one before. The
   // mismatch, if a peer was here before with another call.
   std::optional<Status> begin(const CallRecord& call);
+  // The same of one that is like the one before. False: somebody asked, and `begin` is to follow.
+  bool repeat(std::uint64_t sequence) {
+    last_.sequence = sequence;
+    newest_.store(sequence, std::memory_order_release);  // as in begin
+    return !asked_ahead_.load(std::memory_order_acquire);
+  }
   // The owner's thread: of all calls up to the last one, alike where those are. In what messages
   // say of their call, it tells that an earlier one differed, whose own messages nobody looked at.
   std::uint64_t hash() const { return history_; }

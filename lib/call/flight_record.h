@@ -5,6 +5,7 @@
 #include "lib/base/state_page.h"
 #include "lib/call/request.h"
 #include "lib/control/control.h"
+#include "lib/plan/protocol.h"
 #include "lib/tune/choice.h"
 
 #include <span>
@@ -42,6 +43,20 @@ inline FlightCall flight_call(const Request& request, std::uint64_t sequence) {
   call.algorithm = no_algorithm;
   return call;
 }
+inline std::uint8_t function_code(const Transfer& transfer) {
+  return static_cast<std::uint8_t>(transfer.sends ? Function::send : Function::receive);
+}
+inline ShortFlight short_flight(const Transfer& transfer, std::uint64_t count) {
+  return ShortFlight::of({.sequence = 0,
+                          .count = count,
+                          .bytes = transfer.bytes,
+                          .root = transfer.peer,
+                          .function = function_code(transfer),
+                          .type = static_cast<std::uint8_t>(transfer.type),
+                          .op = 0,
+                          .algorithm = no_algorithm,
+                          .protocol = static_cast<std::uint8_t>(plan::Protocol::simple)});
+}
 // They have no number on the communicator: 0. Bytes are counted where types differ.
 FlightCall flight_call(std::span<const Transfer> transfers);
 
@@ -57,10 +72,19 @@ class OperationRecord {
     waited_long_ = false;
     serial_ = rank_state_.begin(flight_, call);
   }
+  [[gnu::always_inline]] void begin(std::uint64_t sequence, std::uint8_t function,
+                                    const ShortFlight& call) {
+    sequence_ = sequence;
+    function_ = function;
+    waited_long_ = false;
+    serial_ = rank_state_.begin(flight_, sequence, call);
+  }
   void choose(const tune::Choice& choice) {
-    flight_.choose(static_cast<std::uint8_t>(choice.algorithm - first_algorithm_),
-                   static_cast<std::uint8_t>(choice.protocol));
+    flight_.choose(algorithm_code(choice), static_cast<std::uint8_t>(choice.protocol));
     moved();
+  }
+  std::uint8_t algorithm_code(const tune::Choice& choice) const {
+    return static_cast<std::uint8_t>(choice.algorithm - first_algorithm_);
   }
   // Nothing can go on without a peer.
   void blocked() { flight_.stamp(); }
@@ -70,6 +94,16 @@ class OperationRecord {
       rank_state_.end_wait(lane_);
   }
   void tell(WaitPhase phase, const Blocked& on);
+  // Goes on with what another record has begun.
+  void take_over(const OperationRecord& begun) {
+    sequence_ = begun.sequence_;
+    function_ = begun.function_;
+    waited_long_ = begun.waited_long_;
+    serial_ = begun.serial_;
+    flight_ = begun.flight_;
+  }
+  // Of one that has told nobody of a wait.
+  void end_well() { rank_state_.end(flight_, 0, false); }
   void end(const Status& outcome) {
     moved();
     rank_state_.end(flight_, static_cast<std::uint8_t>(outcome.code()), waited_long_);

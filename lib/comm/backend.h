@@ -29,6 +29,7 @@
 namespace gyre::comm {
 
 class CommunicatorState;
+class HostExchange;
 
 class Backend {
  public:
@@ -93,6 +94,11 @@ class Backend {
   // to go with them.
   virtual State begin(const Request& request, std::uint64_t sequence, bool more) = 0;
   virtual State advance() = 0;  // when it is done, it is closed
+  // Of the kind of call that is bound: its lines, if it takes nothing else. A call may begin and
+  // end by them alone. Null: it takes more.
+  virtual exec::LineRun* own_lines() { return nullptr; }
+  // A call that was begun so goes on by `advance`.
+  virtual void take_over(const Request&, std::uint64_t /*sequence*/) {}
   // Why `advance` failed.
   virtual Status error() const = 0;
   virtual exec::Launch::RecallResult recall() = 0;
@@ -115,6 +121,8 @@ class Backend {
   // ---- the rest
 
   virtual Exchange& exchange() = 0;
+  // The same, where short messages may go without a batch; else null.
+  virtual HostExchange* host_exchange() { return nullptr; }
   // For tools, once it has settled: by rank, what links on host memory go through.
   virtual std::vector<PeerPath> peer_paths() const = 0;
   // Any thread. Whether a kernel has given up; the watch makes an error of it, if it has not yet.

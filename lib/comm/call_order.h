@@ -2,6 +2,7 @@
 // place when it is made. Streams, the progress thread and callers look here whose turn it is.
 #pragma once
 
+#include "lib/base/handle_table.h"
 #include "lib/comm/driver_seat.h"
 
 #include <atomic>
@@ -9,9 +10,13 @@
 
 namespace gyre::comm {
 
+class Communicator;
+
 struct CallOrder {
-  // One thread at a time is inside a call without a stream; see ExclusiveUse.
-  std::atomic<bool> entered{false};
+  // One thread at a time is inside a call without a stream: it occupies the communicator in the
+  // table of handles (ExclusiveUse). Null: it is in none yet.
+  HandleTable<Communicator>* table = nullptr;
+  std::uint64_t handle = 0;
   // Operations queued on host streams and not yet finished. A call without a stream waits for them.
   std::atomic<std::uint32_t> queued{0};
   // Of these, the ones whose turn has come. Counted before it is asked whether the communicator is

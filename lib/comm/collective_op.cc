@@ -1,6 +1,7 @@
 #include "lib/comm/collective_op.h"
 
 #include "lib/base/log.h"
+#include "lib/comm/short_wait.h"
 
 #include <fmt/core.h>
 
@@ -16,6 +17,7 @@ constexpr std::int64_t max_recall_ns = 500 * ns_per_ms;
 }  // namespace
 
 void CollectiveOp::begin(const Request& request, bool more) {
+  repeatable_.lines = nullptr;
   request_ = &request;
   more_follow_ = more;
   if (request.on_host || backend_ != &of_communicator_) [[unlikely]]
@@ -52,8 +54,85 @@ void CollectiveOp::bind() {
 void CollectiveOp::launch() {
   record_.choose(*choice_);
   stage_ = Stage::running;
+  note_repeatable();
   const Backend::State begun = backend_->begin(*request_, call_.sequence, more_follow_);
   if (begun != Backend::State::moved) (void)take(begun);
+}
+
+// ------------------------------------------------------------------------------ the short way
+
+void CollectiveOp::note_repeatable() {
+  const Request& request = *request_;
+  const CommunicatorOptions& options = state_.options;
+  if (backend_ != &of_communicator_ || options.driver != nullptr || !options.blocking ||
+      request.tables != nullptr || request.op == ReduceOp::pre_mul_sum ||
+      request.function == Function::split || request.block_bytes() >= timed_flight_bytes ||
+      logs_trace(Subsystem::coll))
+    return;
+  RepeatableCall& next = repeatable_;
+  next.lines = backend_->own_lines();
+  next.own_buffer = request.function == Function::barrier ? backend_->barrier_byte() : nullptr;
+  next.count = request.count;
+  next.function = request.function;
+  next.type = static_cast<int>(request.type);
+  next.op = static_cast<int>(request.op);
+  next.root = request.root;
+  next.buffers = BufferShape::of(request.collective, state_.size, state_.rank,
+                                 state_.rank == request.root, request.block_bytes());
+  FlightCall flight = flight_call(request, 0);
+  flight.algorithm = record_.algorithm_code(*choice_);
+  flight.protocol = static_cast<std::uint8_t>(choice_->protocol);
+  next.flight = ShortFlight::of(flight);
+}
+
+CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const WaitPolicy& policy) {
+  RepeatableCall& last = repeatable_;
+  if (!last.is_like(call)) [[unlikely]]
+    return Repeated::not_this;
+  const void* send = call.send;
+  void* receive = call.receive;
+  if (last.own_buffer != nullptr) send = receive = last.own_buffer;
+  if (!last.buffers.fits(send, receive) || !state_.is_sound()) [[unlikely]]
+    return Repeated::not_this;
+  call_.sequence = ++sequence_;
+  record_.begin(call_.sequence, static_cast<std::uint8_t>(last.function), last.flight);
+  exec::LineRun& lines = *last.lines;
+  lines.begin(static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), nullptr);
+  CallHistory* const history = state_.call_history.get();
+  if (history != nullptr && !history->repeat(call_.sequence)) [[unlikely]]
+    return Repeated::waits;
+  if (lines.advance() != exec::LineRun::State::done) {
+    const Repeated how = run_lines(lines, policy);
+    if (how == Repeated::waits) return how;
+  }
+  record_.end_well();
+  return Repeated::done;
+}
+
+[[gnu::noinline]] CollectiveOp::Repeated CollectiveOp::run_lines(exec::LineRun& lines,
+                                                                 const WaitPolicy& policy) {
+  using State = exec::LineRun::State;
+  record_.blocked();
+  const bool done = wait_shortly(policy, [&] {
+    const State state = lines.advance();
+    if (state == State::done) return ShortWait::done;
+    if (state == State::other_call || !state_.is_sound()) return ShortWait::ends;
+    return state == State::moved ? ShortWait::moved : ShortWait::waits;
+  });
+  return done ? Repeated::done : Repeated::waits;
+}
+
+void CollectiveOp::take_over(const Request& request) {
+  request_ = &request;
+  more_follow_ = false;
+  OperationBase::begin();
+  stage_ = Stage::opening;
+  // Somebody may have asked for it meanwhile.
+  if (state_.call_history != nullptr)
+    if (auto mismatch = state_.call_history->begin(call_))
+      return end(state_.fail(std::move(*mismatch)));
+  stage_ = Stage::running;
+  backend_->take_over(request, call_.sequence);
 }
 
 // Where the call has come to. True if anything moved.

@@ -1,9 +1,16 @@
 // CollectiveOp: runs the collectives of one communicator, one at a time. It opens links, then has
 // the backend carry the call out.
+//
+// A small call that is like the one before takes a shorter way: `repeat`. It writes what tools and
+// peers see of the call, and runs the lines that are bound. It leaves the unusual to the long way,
+// before the call has begun, or in its middle by `take_over`.
 #pragma once
 
+#include "lib/call/collective_call.h"
 #include "lib/comm/backend.h"
 #include "lib/comm/operation_base.h"
+
+#include <cstdint>
 
 namespace gyre::comm {
 
@@ -17,6 +24,11 @@ class CollectiveOp final : public OperationBase {
   }
   // With `more` collectives of a group to come.
   void begin(const Request& request, bool more);
+  // not_this: nothing has happened. waits: it has begun, and `take_over` has to follow, with the
+  // request of this call; it may have failed already.
+  enum class Repeated : std::uint8_t { not_this, done, waits };
+  Repeated repeat(const CollectiveCall& call, const WaitPolicy& policy);
+  void take_over(const Request& request);
   bool advance() override;
   void expire() override;
   bool arm(WaitSet& set) override;
@@ -40,6 +52,24 @@ class CollectiveOp final : public OperationBase {
   void time_out(const Tracing::TraceVerdict& verdict) override;
   std::string waiting() const override;
 
+  // The call that is bound, if it may be repeated.
+  struct RepeatableCall {
+    exec::LineRun* lines = nullptr;   // null: it may not
+    std::byte* own_buffer = nullptr;  // of a function that has no buffers
+    std::uint64_t count = 0;
+    Function function = Function::all_reduce;
+    int type = 0, op = 0, root = 0;
+    BufferShape buffers;
+    ShortFlight flight;
+
+    bool is_like(const CollectiveCall& call) const {
+      return lines != nullptr && function == call.function && count == call.count &&
+             type == call.type && op == call.op && root == call.root;
+    }
+  };
+  void note_repeatable();
+  Repeated run_lines(exec::LineRun& lines, const WaitPolicy& policy);
+
   void use(Backend& backend) {
     backend_ = &backend;
     choice_ = &backend.choice();
@@ -55,6 +85,7 @@ class CollectiveOp final : public OperationBase {
   // of them, which come round after 6 days of calls of half a microsecond.
   std::uint64_t sequence_;
   CallRecord call_;
+  RepeatableCall repeatable_;
   Status verdict_;  // while recalling
   std::int64_t recall_until_ns_ = 0;
 };

@@ -22,6 +22,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(control::ControlPlane& 
   GYRE_ASSIGN(made->backend_, make_backend(state, services, plane, id));
   made->join_op_ = std::make_unique<JoinOp>(state, *made->backend_);
   made->collective_op_ = std::make_unique<CollectiveOp>(state, *made->backend_);
+  made->immediate_transfer_ = std::make_unique<ImmediateTransfer>(state, *made->backend_);
   const RankIdentity identity{
       .communicator = communicator_hash(id),
       .name = FixedText<16>(trust::short_name(id)),
@@ -45,11 +46,11 @@ Communicator::~Communicator() {
   if (state_.membership && (may_leave_ || !process_is_over_)) state_.membership->leave();
 }
 
-Resumable& Communicator::begin_transfers(const Request& request) {
+Resumable& Communicator::begin_transfers(const Request& request, const OperationRecord* so_far) {
   auto idle = std::ranges::find_if(sendrecv_ops_, [](const auto& one) { return one->is_idle(); });
   if (idle == sendrecv_ops_.end())
     idle = sendrecv_ops_.insert(idle, std::make_unique<SendRecvOp>(state_, *backend_, leader_));
-  (*idle)->begin(request);
+  (*idle)->begin(request, so_far);
   return **idle;
 }
 

@@ -9,6 +9,7 @@
 #include "lib/comm/call_order.h"
 #include "lib/comm/collective_op.h"
 #include "lib/comm/communicator_state.h"
+#include "lib/comm/immediate_transfer.h"
 #include "lib/comm/join_op.h"
 #include "lib/comm/sendrecv_op.h"
 #include "lib/comm/work.h"
@@ -57,7 +58,27 @@ class Communicator {
       throw;
     }
   }
-  // The same; the work stays where it is until that is finished.
+  // A collective that is like the one before, if nothing is queued; see CollectiveOp.
+  CollectiveOp::Repeated repeat(const CollectiveCall& call) {
+    if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return CollectiveOp::Repeated::not_this;
+    return collective_op_->repeat(call, join_op_->wait_policy());
+  }
+  // What goes on with one that waits.
+  Resumable& take_over(const Request& request) {
+    collective_op_->take_over(request);
+    return *collective_op_;
+  }
+  // The same of a short send or receive; see ImmediateTransfer.
+  ImmediateTransfer::Outcome transfer_now(const Transfer& transfer, std::uint64_t count) {
+    if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return ImmediateTransfer::Outcome::not_this;
+    return immediate_transfer_->carry_out(transfer, count, join_op_->wait_policy());
+  }
+  Resumable& take_over_transfer(const Request& request) {
+    return begin_transfers(request, &immediate_transfer_->record());
+  }
+  // As `begin`; the work stays where it is until that is finished.
   Resumable& begin(const Work& work, bool more = false);
   // The key of the messages of the next split: the same on all ranks, another for each; a split
   // takes microseconds, and 2^56 of one 2,000 years.
@@ -90,20 +111,25 @@ class Communicator {
 
   // Its own handle, once it has one.
   std::uint64_t handle() const { return handle_; }
-  void set_handle(std::uint64_t handle) { handle_ = handle; }
+  void set_handle(std::uint64_t handle, HandleTable<Communicator>& table) {
+    handle_ = handle;
+    order.handle = handle;
+    order.table = &table;
+  }
   // A non-blocking communicator's own host stream, as a handle; 0: it is blocking.
   std::uint64_t background_stream() const { return background_stream_; }
   void set_background_stream(std::uint64_t handle) { background_stream_ = handle; }
 
  private:
   Communicator(const Services& services, int size, int rank, CommunicatorOptions options);
-  Resumable& begin_transfers(const Request& request);
+  Resumable& begin_transfers(const Request& request, const OperationRecord* so_far = nullptr);
 
   const std::atomic<bool>& process_is_over_;
   CommunicatorState state_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<JoinOp> join_op_;
   std::unique_ptr<CollectiveOp> collective_op_;
+  std::unique_ptr<ImmediateTransfer> immediate_transfer_;
   std::vector<std::unique_ptr<SendRecvOp>> sendrecv_ops_;  // that there are
   SendRecvOp::Leader leader_ = nullptr;
   std::uint64_t splits_;  // begins at GYRE_FIRST_SEQUENCE

@@ -47,6 +47,10 @@ class CommunicatorState {
 
   // The lasting error, or success. Any thread.
   Status broken() const;
+  // Whether neither this rank nor the others have failed.
+  bool is_sound() const {
+    return !is_broken_.load(std::memory_order_acquire) && !membership->failed();
+  }
   // The same, after a look whether others have failed: no call of this rank may have noticed yet.
   Status look_for_failure();
   // Breaks the communicator for good and tells all ranks. The first cause stays.

@@ -110,6 +110,14 @@ Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Req
   return operation.outcome();
 }
 
+Status carry_on(StreamWorker& worker, Communicator& communicator, const Request& request) {
+  Resumable& operation = request.transfers == nullptr ? communicator.take_over(request)
+                                                      : communicator.take_over_transfer(request);
+  Resumable* const all[] = {&operation};
+  if (!operation.finished()) worker.run(all, communicator.wait_policy());
+  return operation.outcome();
+}
+
 JoiningCalls::JoiningCalls(std::span<const GroupedCall> calls) {
   for (const GroupedCall& call : calls)
     if (call.work.joins) communicators_.push_back(&*call.communicator);

@@ -30,6 +30,10 @@ class JoiningCalls {
 // The same for one collective without a stream: the path that small messages take.
 Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request);
 
+// Goes on with a collective that waits (CollectiveOp::repeat), or with a send or receive
+// (ImmediateTransfer).
+Status carry_on(StreamWorker& worker, Communicator& communicator, const Request& request);
+
 // Returns when nothing of it is queued on host streams: what a call without a stream comes after,
 // and what is left before it ends. An error if the process ends before that.
 Status wait_for_queue(StreamWorker& worker, Communicator& communicator);
@@ -40,11 +44,11 @@ Status wait_for_stream(StreamWorker& worker, HostStream& stream, const WaitPolic
 // Holds a communicator for this thread, or says that another thread is inside.
 class ExclusiveUse {
  public:
-  explicit ExclusiveUse(Communicator& communicator)
+  explicit ExclusiveUse(const Communicator& communicator)
       : order_(communicator.order),
-        entered_(!order_.entered.exchange(true, std::memory_order_acquire)) {}
+        entered_(order_.table == nullptr || order_.table->occupy(order_.handle)) {}
   ~ExclusiveUse() {
-    if (entered_) order_.entered.store(false, std::memory_order_release);
+    if (entered_ && order_.table != nullptr) order_.table->leave(order_.handle);
   }
   ExclusiveUse(const ExclusiveUse&) = delete;
   ExclusiveUse& operator=(const ExclusiveUse&) = delete;
@@ -56,7 +60,7 @@ class ExclusiveUse {
   }
 
  private:
-  CallOrder& order_;
+  const CallOrder& order_;
   const bool entered_;
 };
 

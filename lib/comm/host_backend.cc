@@ -10,7 +10,6 @@
 #include "lib/device/device_memory.h"
 #include "lib/links/message_keys.h"
 #include "lib/links/transport_registry.h"
-#include "lib/sendrecv/host_exchange.h"
 
 #include <fmt/core.h>
 
@@ -135,7 +134,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=4 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      "version=5 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
@@ -188,6 +187,13 @@ Result<bool> HostBackend::settle() {
            state_.options.name, state_.rank, state_.size, roster.processes.size(), local_ranks,
            maps_all ? "memory reaches all ranks" : "not all ranks share memory");
   return true;
+}
+
+HostExchange* HostBackend::host_exchange() {
+  const CommunicatorOptions& options = state_.options;
+  const bool is_plain =
+      options.driver == nullptr && options.blocking && !logs_trace(Subsystem::p2p);
+  return is_plain ? exchange_.get() : nullptr;
 }
 
 std::vector<PeerPath> HostBackend::peer_paths() const {
@@ -271,17 +277,32 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   call_.signature = signature_of(request);
   if (state_.call_history != nullptr)
     call_.signature = hash_with(call_.signature, state_.call_history->hash());
+  if (call_.protocol == plan::Protocol::line) {
+    lines_.bind(current_->bound, call_);
+    call_.lines = &lines_;
+  }
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};
 }
 
-Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence, bool) {
+void HostBackend::take_buffers(const Request& request, std::uint64_t sequence) {
   call_.input = request.input;
   call_.output = request.output;
   call_.in_place = request.in_place;
   call_.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
   call_.sequence = sequence;
+}
+
+void HostBackend::take_over(const Request& request, std::uint64_t sequence) {
+  take_buffers(request, sequence);
+  launch_.take_over(current_->bound, call_);
+  is_running_ = true;
+  has_told_refusal_ = false;
+}
+
+Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence, bool) {
+  take_buffers(request, sequence);
   if (chosen_.choice.protocol == plan::Protocol::direct && !is_one_process_) {
     call_.input_place = call_.output_place = {};
     if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);

@@ -8,6 +8,7 @@
 #include "lib/comm/plan_chooser.h"
 #include "lib/comm/rank_layout.h"
 #include "lib/links/links.h"
+#include "lib/sendrecv/host_exchange.h"
 #include <gyre/gyre.h>
 
 #include <map>
@@ -71,6 +72,10 @@ class HostBackend final : public Backend {
     if (state == State::done) close();
     return state;
   }
+  exec::LineRun* own_lines() override {
+    return call_.lines != nullptr && call_.lines->is_self_sufficient() ? call_.lines : nullptr;
+  }
+  void take_over(const Request& request, std::uint64_t sequence) override;
   Status error() const override { return launch_.error(); }
   exec::Launch::RecallResult recall() override { return launch_.recall(); }
   bool withdraw(int by) override;
@@ -86,6 +91,7 @@ class HostBackend final : public Backend {
   void disarm() override { is_running_ ? launch_.disarm() : links_->disarm(); }
 
   Exchange& exchange() override { return *exchange_; }
+  HostExchange* host_exchange() override;
   std::vector<PeerPath> peer_paths() const override;
   bool has_given_up() const override { return false; }
   void await_kernels() override {}
@@ -96,6 +102,7 @@ class HostBackend final : public Backend {
   Result<topology::Locality> own_locality() const;
   void log_candidates() const;
   void end_loan();
+  void take_buffers(const Request& request, std::uint64_t sequence);
 
   // A plan with its links, kept for good.
   struct CachedPlan {
@@ -115,12 +122,13 @@ class HostBackend final : public Backend {
   PlanChooser plans_;
   tune::TuningInputs tuning_;
   std::unique_ptr<Links> links_;  // with the next, once all have joined
-  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<HostExchange> exchange_;
   std::map<const plan::Plan*, CachedPlan> prepared_;
   PlanChooser::PlanChoice chosen_;
   CachedPlan* current_ = nullptr;  // of the chosen plan
   Binding binding_;
   exec::Call call_;       // bound with it
+  exec::LineRun lines_;   // bound with it, where that goes by lines
   CallRecord bound_for_;  // sequence 0: for nothing that may come again
   exec::Launch launch_;
   bool is_one_process_ = false;    // all ranks are of this one

@@ -4,7 +4,6 @@
 #include "lib/base/forks.h"
 #include "lib/base/log.h"
 #include "lib/base/state_page_reader.h"
-#include "lib/base/thread_state.h"
 #include "lib/call/version.h"
 #include "lib/comm/metrics.h"
 #include "lib/loaded/cuda_rest.h"
@@ -17,6 +16,12 @@
 #include <thread>
 
 namespace gyre::comm {
+
+namespace process_state {
+constinit std::atomic<Process*> current{nullptr};
+}
+using process_state::current;
+
 namespace {
 
 constexpr std::uint8_t communicator_kind = 0xC1;
@@ -29,7 +34,6 @@ std::uint32_t random_generation() {
   return value;
 }
 
-std::atomic<Process*> current{nullptr};
 std::mutex making;
 Process* before_fork = nullptr;  // in a child
 
@@ -197,14 +201,14 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
 int Process::default_device(Status* why) {
   if (images_.empty()) return GYRE_DEVICE_HOST;
   const auto driver = cuda_driver(loaded::CudaPresence::wanted);
-  loaded::CuDevice current = 0;  // CUDA's own default
+  loaded::CuDevice ordinal = 0;  // CUDA's own default
   Status usable = driver.status();
   if (usable.ok()) usable = exec::check_images(**driver, images_);
   if (usable.ok()) {
-    (void)(*driver)->current_device(&current);
-    usable = exec::check_device(**driver, current, images_);
+    (void)(*driver)->current_device(&ordinal);
+    usable = exec::check_device(**driver, ordinal, images_);
   }
-  if (usable.ok()) return current;
+  if (usable.ok()) return ordinal;
   if (why != nullptr) *why = usable;
   return GYRE_DEVICE_HOST;
 }
@@ -246,7 +250,7 @@ Result<GroupedCall> Process::adopt(std::unique_ptr<Communicator> made) {
     streams.remove(background);
     return Status(Code::SystemError, "there are 2^20 communicators already");
   }
-  communicator.set_handle(handle);
+  communicator.set_handle(handle, communicators);
   call.communicator = communicators.pin(handle);
   return call;
 }
@@ -258,12 +262,9 @@ Result<control::ControlPlane*> Process::plane(const Settings& settings) {
   return plane_.get();
 }
 
-Process& process() {
-  Process* known = current.load(std::memory_order_acquire);
-  if (known != nullptr) [[likely]]
-    return *known;
+Process& make_process() {
   const std::lock_guard lock(making);
-  known = current.load(std::memory_order_acquire);
+  Process* known = known_process();
   if (known != nullptr) return *known;
   (void)fork_count();  // from here on
   static const bool hooked =
@@ -273,7 +274,5 @@ Process& process() {
   current.store(known, std::memory_order_release);
   return *known;
 }
-
-CallerState& caller() { return thread_state<CallerState>(); }
 
 }  // namespace gyre::comm

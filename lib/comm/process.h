@@ -6,6 +6,7 @@
 
 #include "lib/base/handle_table.h"
 #include "lib/base/state_page.h"
+#include "lib/base/thread_state.h"
 #include "lib/comm/communicator.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_machine.h"
@@ -129,7 +130,24 @@ class Process {
   StreamWorker worker;
 };
 
-Process& process();
-CallerState& caller();
+namespace process_state {
+extern std::atomic<Process*> current;  // null: none has been made in this process
+}
+Process& make_process();
+// Null if there is none yet.
+inline Process* known_process() noexcept {
+  // Pairs with the release in make_process.
+  return process_state::current.load(std::memory_order_acquire);
+}
+inline Process& process() {
+  Process* const known = known_process();
+  return known != nullptr ? *known : make_process();
+}
+inline CallerState& caller() { return thread_state<CallerState>(); }
+// Of a call without a stream: whether it is carried out alone and at once. It makes nothing.
+inline bool is_outside_groups() noexcept {
+  const CallerState* const known = known_thread_state<CallerState>();
+  return known == nullptr || known->group_depth == 0;
+}
 
 }  // namespace gyre::comm

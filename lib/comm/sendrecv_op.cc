@@ -9,7 +9,7 @@
 
 namespace gyre::comm {
 
-void SendRecvOp::begin(const Request& request) {
+void SendRecvOp::begin(const Request& request, const OperationRecord* so_far) {
   transfers_ = request.transfers;
   if (logs_trace(Subsystem::p2p)) [[unlikely]]
     for (const Transfer& one : *transfers_)
@@ -17,7 +17,10 @@ void SendRecvOp::begin(const Request& request) {
                 state_.options.name, state_.rank, one.sends ? "send" : "receive", one.bytes,
                 one.peer, one.tag);
   OperationBase::begin();
-  record_.begin(flight_call(*transfers_));
+  if (so_far != nullptr)
+    record_.take_over(*so_far);
+  else
+    record_.begin(flight_call(*transfers_));
   if (state_.membership->failed()) [[unlikely]] {  // nothing of it is with the exchange
     transfers_ = nullptr;
     return finish(state_.fail(state_.membership->failure()));

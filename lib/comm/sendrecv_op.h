@@ -18,7 +18,8 @@ class SendRecvOp final : public OperationBase {
   using Leader = SendRecvOp*;
   SendRecvOp(CommunicatorState& state, Backend& backend, Leader& leader)
       : OperationBase(state, WaitLane::transfers), backend_(backend), leader_(leader) {}
-  void begin(const Request& request);
+  // `so_far`: the record of what has begun already; null: it begins now.
+  void begin(const Request& request, const OperationRecord* so_far);
   bool is_idle() const { return transfers_ == nullptr; }
   bool advance() override;
   void expire() override;

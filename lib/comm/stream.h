@@ -79,6 +79,8 @@ class StreamWorker {
                    const WaitPolicy& policy);
   // Nothing more will be done on streams, and nothing is being done.
   bool is_over() const;
+  // Whether callers have such streams to go on with.
+  bool has_work_of_callers() const { return for_callers_.load(std::memory_order_relaxed) != 0; }
   // One turn of a stream that callers drive; of another one, nothing.
   void give_turn(HostStream& stream);
   // One turn of all of those.

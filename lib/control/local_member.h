@@ -48,7 +48,6 @@ class LocalMember final : public Membership, public std::enable_shared_from_this
               std::shared_ptr<const trust::ProcessIdentity> self, int rank, int size);
 
   State state() const override { return state_.load(std::memory_order_acquire); }
-  bool failed() const override { return failed_.load(std::memory_order_relaxed); }
   Status failure() const override;
   std::atomic<std::uint32_t>& changed() override { return changed_; }
   const Roster& roster() const override;
@@ -84,7 +83,6 @@ class LocalMember final : public Membership, public std::enable_shared_from_this
   const pid_t process_;         // sessions do not survive a fork
   MemberOwner* job_ = nullptr;  // control thread only
   std::atomic<State> state_{State::joining};
-  std::atomic<bool> failed_{false};
   std::atomic<std::uint32_t> changed_{0};
   std::shared_ptr<const JoinedGroup> group_;           // control thread only
   std::atomic<const JoinedGroup*> together_{nullptr};  // the same for all threads, once joined

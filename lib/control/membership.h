@@ -34,7 +34,7 @@ class Membership {
 
   virtual State state() const = 0;
   // Cheap enough for a hot loop: one relaxed load.
-  virtual bool failed() const = 0;
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
   // Why it failed: who died, aborted or never came; culprits are ranks. Success if it has not.
   virtual Status failure() const = 0;
   // Changes (and is woken) at every change of state, failure and arrival of a message.
@@ -63,6 +63,9 @@ class Membership {
   virtual void abort(Status why) = 0;
   // This rank needs the others no more; its process's end is no failure once this has returned.
   virtual void leave() = 0;
+
+ protected:
+  std::atomic<bool> failed_{false};
 };
 
 }  // namespace gyre::control

@@ -8,6 +8,15 @@ using transport::DeliveryMode;
 using transport::message_flag;
 
 void Launch::begin(BoundPlan& bound, const Call& call) {
+  if (call.protocol == Protocol::line) {
+    LineRun* const lines = call.lines != nullptr ? call.lines : &own_lines_;
+    if (call.lines == nullptr) own_lines_.bind(bound, call);
+    lines->begin(call.input, call.output, call.pre_scalar);
+    take_over(bound, call);
+    fresh_ = true;
+    return;
+  }
+  lines_ = nullptr;
   bound_ = &bound;
   call_ = &call;
   element_bytes_ = element_bytes(call.type);
@@ -41,6 +50,17 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
   if (call.protocol == Protocol::direct) lend_buffers();
 }
 
+void Launch::take_over(BoundPlan& bound, const Call& call) {
+  bound_ = &bound;
+  call_ = &call;
+  lines_ = call.lines != nullptr ? call.lines : &own_lines_;
+  error_ = {};
+  unfinished_ = nullptr;
+  lends_ = false;
+  fresh_ = false;
+  for (SendPort* port : bound.send_ports) port->pulled = false;
+}
+
 template <typename Port>
 bool Launch::progress(const std::vector<Port*>& ports) {
   for (Port* port : ports) {
@@ -54,25 +74,34 @@ bool Launch::progress(const std::vector<Port*>& ports) {
 // What came in, then what it lets the lanes do, then what they leave to be sent: a call's first
 // message is on its way before anything is asked of the kernel.
 Launch::State Launch::advance() {
-  bool moved = false;
   if (!fresh_ && !progress(bound_->receive_ports)) return State::failed;
   fresh_ = false;
-  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
-    if (lanes_[i].cursor.done()) continue;
-    moved |= advance_lane(lanes_[i]);
-    if (!error_.ok()) return State::failed;
-  }
-  if (!progress(bound_->send_ports)) return State::failed;
-  if (lanes_done_ < bound_->lanes.size()) {
-    moved = moved || share();
-    if (!error_.ok()) return State::failed;
-    return moved ? State::moved : State::blocked;
-  }
-  const bool finished = finish_up();
+  bool moved = false, done = false;
+  if (lines_ != nullptr)
+    advance_lines(moved, done);
+  else
+    advance_lanes(moved, done);
+  if (!error_.ok() || !progress(bound_->send_ports)) return State::failed;
+  if (!done) moved = moved || share();
+  const bool finished = done && finish_up();
   if (!error_.ok()) return State::failed;
   if (!finished) return moved ? State::moved : State::blocked;
   if (call_->protocol == Protocol::direct) end_wire_loans();
   return State::done;
+}
+
+void Launch::advance_lines(bool& moved, bool& done) {
+  const LineRun::State state = lines_->advance();
+  moved = state == LineRun::State::moved;
+  done = state == LineRun::State::done;
+  if (state == LineRun::State::other_call)
+    (void)fail_mismatch(lines_->stranger(), "its signature differs");
+}
+
+void Launch::advance_lanes(bool& moved, bool& done) {
+  for (std::size_t i = 0; i < bound_->lanes.size() && error_.ok(); ++i)
+    if (!lanes_[i].cursor.done()) moved |= advance_lane(lanes_[i]);
+  done = lanes_done_ == bound_->lanes.size();
 }
 
 // Nothing pending may need this rank again: bytes have left, lent buffers are given back.
@@ -120,24 +149,12 @@ bool Launch::ready(LaneRun& run) {
 }
 
 bool Launch::message_is_here(LaneRun& run, ReceivePort& port) {
-  if (call_->protocol == Protocol::line) {
-    const auto state = port.lines.poll(run.move.bytes, call_->signature);
-    if (state == transport::LineReader::State::here) return true;
-    if (state == transport::LineReader::State::other_call)
-      return fail_mismatch(port.peer, "its signature differs");
-  } else if (port.slots.has_message()) {
-    return true;
-  }
+  if (port.slots.has_message()) return true;
   block(run, BlockedOn::data, nullptr, &port);
   return false;
 }
 
 bool Launch::may_send(LaneRun& run, SendPort& port) {
-  if (call_->protocol == Protocol::line) {
-    if (port.lines.has_credit(transport::lines_for(run.move.bytes))) return true;
-    block(run, BlockedOn::credit, &port, nullptr);
-    return false;
-  }
   if (!port.slots.has_credit()) {
     block(run, BlockedOn::credit, &port, nullptr);
     return false;
@@ -179,19 +196,10 @@ void Launch::perform_in_loans(LaneRun& run) {
 
 bool Launch::open_incoming(LaneRun& run) {
   const plan::Move& move = run.move;
-  const bool several_lines = move.bytes > transport::line_payload_bytes;
-  if (call_->protocol == Protocol::line && several_lines &&
-      run.line_operands.size() < move.recv.count * move.bytes)
-    run.line_operands.resize(move.recv.count * move.bytes);
   for (std::uint32_t i = 0; i < move.recv.count; ++i) {
     ReceivePort& port = *run.ends->recv[move.recv[i]];
     Incoming& incoming = run.incoming[i];
     incoming = {};
-    if (call_->protocol == Protocol::line) {
-      incoming.base = port.lines.read(
-          move.bytes, several_lines ? run.line_operands.data() + i * move.bytes : nullptr);
-      continue;
-    }
     const transport::SlotHeader note = port.slots.note();
     if (note.flag != message_flag(port.slots.head() + 1, call_->signature))
       return fail_mismatch(port.peer, "its signature differs");
@@ -224,12 +232,6 @@ bool Launch::open_incoming(LaneRun& run) {
 
 bool Launch::open_outgoing(LaneRun& run) {
   const plan::Move& move = run.move;
-  if (call_->protocol == Protocol::line) {
-    if (move.send.count > 0 && run.staging.size() < move.bytes) run.staging.resize(move.bytes);
-    for (std::uint32_t i = 0; i < move.send.count; ++i) run.outgoing[i] = {};
-    if (move.send.count > 0) run.outgoing[0].base = run.staging.data();
-    return true;
-  }
   if (run.stealing.own == StealState::OwnPiece::done) {
     for (std::uint32_t i = 0; i < move.send.count; ++i)
       run.outgoing[i] = {.delivery = DeliveryMode::push};
@@ -268,24 +270,13 @@ bool Launch::open_outgoing(LaneRun& run) {
 
 void Launch::close_messages(LaneRun& run) {
   const plan::Move& move = run.move;
-  const bool lines = call_->protocol == Protocol::line;
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
-    if (lines) {
-      port.lines.write(run.staging.data(), move.bytes, call_->signature);
-    } else {
-      port.slots.commit(static_cast<std::uint32_t>(move.bytes),
-                        message_flag(port.slots.tail() + 1, call_->signature),
-                        run.outgoing[i].delivery);
-    }
+    port.slots.commit(static_cast<std::uint32_t>(move.bytes),
+                      message_flag(port.slots.tail() + 1, call_->signature),
+                      run.outgoing[i].delivery);
   }
-  for (std::uint32_t i = 0; i < move.recv.count; ++i) {
-    ReceivePort& port = *run.ends->recv[move.recv[i]];
-    if (lines)
-      port.lines.release(move.bytes);
-    else
-      port.slots.release();
-  }
+  for (std::uint32_t i = 0; i < move.recv.count; ++i) run.ends->recv[move.recv[i]]->slots.release();
 }
 
 bool Launch::fail_mismatch(int peer, std::string_view what) {
@@ -310,50 +301,55 @@ bool Launch::fail_shortage(int peer, Status why) {
 }
 
 Blocked Launch::blocked() const {
-  for (std::size_t i = 0; i < bound_->lanes.size(); ++i)
-    if (!lanes_[i].cursor.done()) return lanes_[i].blocked;
+  if (lines_ != nullptr) {
+    if (const Blocked on = lines_->blocked(); on.what != BlockedOn::nothing) return on;
+  } else {
+    for (std::size_t i = 0; i < bound_->lanes.size(); ++i)
+      if (!lanes_[i].cursor.done()) return lanes_[i].blocked;
+  }
   if (unfinished_ == nullptr) return {};
   return {BlockedOn::drain, unfinished_->peer, unfinished_->channel, 0};
 }
 
-namespace {
-
-transport::Connection& awaited(const SendPort* send, const ReceivePort* receive) {
-  return send != nullptr ? *send->connection : *receive->connection;
-}
-
-}  // namespace
-
-Status Launch::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) const {
+// The connections that the lanes wait for.
+template <typename Visit>
+void Launch::for_each_awaited(const Visit& visit) const {
+  if (lines_ != nullptr) return lines_->for_each_awaited(visit);
   for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
     const LaneRun& run = lanes_[i];
     if (run.cursor.done()) continue;
-    GYRE_TRY(awaited(run.awaited_send, run.awaited_receive).look_at_peer(now_ns, limit_ns));
+    visit(run.awaited_send != nullptr ? *run.awaited_send->connection
+                                      : *run.awaited_receive->connection);
   }
+}
+
+Status Launch::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) const {
+  Status seen;
+  for_each_awaited([&](transport::Connection& connection) {
+    if (seen.ok()) seen = connection.look_at_peer(now_ns, limit_ns);
+  });
+  GYRE_TRY(seen);
   return unfinished_ == nullptr ? Status()
                                 : unfinished_->connection->look_at_peer(now_ns, limit_ns);
 }
 
 bool Launch::waits_on_memory() const {
-  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
-    const LaneRun& run = lanes_[i];
-    if (!run.cursor.done() && awaited(run.awaited_send, run.awaited_receive).needs_progress())
-      return false;
-  }
-  return unfinished_ == nullptr || !unfinished_->connection->needs_progress();
+  bool all = unfinished_ == nullptr || !unfinished_->connection->needs_progress();
+  for_each_awaited(
+      [&](const transport::Connection& connection) { all &= !connection.needs_progress(); });
+  return all;
+}
+
+bool Launch::may_go_on() {
+  if (lines_ != nullptr) return lines_->could_move();
+  for (std::size_t i = 0; i < bound_->lanes.size(); ++i)
+    if (!lanes_[i].cursor.done() && ready(lanes_[i])) return true;
+  return false;
 }
 
 bool Launch::arm(WaitSet& set) {
-  bool asleep = true;
-  for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
-    LaneRun& run = lanes_[i];
-    if (run.cursor.done()) continue;
-    if (run.awaited_send != nullptr)
-      run.awaited_send->connection->arm(set);
-    else
-      run.awaited_receive->connection->arm(set);
-    asleep &= !ready(run);
-  }
+  for_each_awaited([&](transport::Connection& connection) { connection.arm(set); });
+  const bool asleep = !may_go_on();
   if (unfinished_ != nullptr) unfinished_->connection->arm(set);
   // A link that this thread ships for may become writable while a lane waits for something else.
   for (SendPort* port : bound_->send_ports)

@@ -4,13 +4,10 @@
 #pragma once
 
 #include "kernels/cpu/move.h"
-#include "lib/base/element.h"
 #include "lib/base/wait.h"
-#include "lib/exec/port.h"
-#include "lib/exec/work_stealing.h"
+#include "lib/exec/call.h"
+#include "lib/exec/line_run.h"
 #include "lib/plan/cursor.h"
-#include "lib/plan/plan.h"
-#include "lib/plan/protocol.h"
 
 #include <atomic>
 #include <cstdint>
@@ -18,54 +15,14 @@
 
 namespace gyre::exec {
 
-using plan::Protocol;
-
-// A plan whose links are joined. Made once per plan and communicator; a Launch borrows it.
-struct BoundPlan {
-  struct LaneEnds {
-    plan::Lane lane;
-    std::vector<SendPort*> send;  // by the lane's link index; null where the lane never sends
-    std::vector<ReceivePort*> recv;
-    StealableStep shared;
-  };
-  std::vector<LaneEnds> lanes;
-  // Each port once: all that a Launch must progress, flush and grant.
-  std::vector<SendPort*> send_ports;
-  std::vector<ReceivePort*> receive_ports;
-  std::vector<plan::Stored> stored;  // by receive port: how much of what comes there
-  bool direct = false;               // messages may stay in user buffers
-  bool direct_in_place = false;      // even if input and output are one buffer
-};
-
-struct Call {
-  plan::Geometry geometry;
-  const std::byte* input = nullptr;  // null where this rank brings nothing
-  std::byte* output = nullptr;
-  std::byte* scratch = nullptr;
-  std::uint64_t input_bytes = 0;
-  std::uint64_t output_bytes = 0;
-  transport::RegionPlace input_place;  // for peers that map this process's regions
-  transport::RegionPlace output_place;
-  ElementType type = ElementType::uint8;
-  ReduceOp op = ReduceOp::sum;
-  const void* pre_scalar = nullptr;  // pre_mul_sum: multiplies this rank's input
-  std::uint32_t divisor = 1;         // avg: at the last reduction
-  Protocol protocol = Protocol::simple;
-  bool in_place = false;
-  bool lends = true;   // direct: messages may stay in user buffers
-  bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
-  std::uint32_t rank = 0;
-  bool streamed = false;        // the output leaves past the cache
-  std::uint64_t sequence = 0;   // of the call on its communicator
-  std::uint64_t signature = 0;  // of what all ranks must agree on
-};
-
 class Launch {
  public:
   enum class State { blocked, moved, done, failed };
 
   // Both outlive the Launch's run.
   void begin(BoundPlan& bound, const Call& call);
+  // The same of a call whose lines have begun already, and may have come to any point.
+  void take_over(BoundPlan& bound, const Call& call);
   State advance();
 
   // Why `advance` failed. The culprits are the peers of the link concerned.
@@ -106,7 +63,7 @@ class Launch {
     const transport::Grant* grant = nullptr;     // by which it is lent
   };
   struct Outgoing {
-    std::byte* base = nullptr;  // null: nothing to write (pull, or lines)
+    std::byte* base = nullptr;  // null: nothing to write (pull)
     transport::DeliveryMode delivery = transport::DeliveryMode::staged;
     bool by_wire = false;  // pushed by the wire: at `base` is the message, not the peer's buffer
     std::atomic<std::uint64_t>* mark = nullptr;  // set while the receiver's buffer is in use
@@ -124,8 +81,6 @@ class Launch {
     std::vector<const void*> sources;
     std::vector<void*> targets;
     std::vector<std::byte> product;  // of the own operand with the pre-op, as peers receive theirs
-    std::vector<std::byte> staging;  // outgoing message of the line protocol
-    std::vector<std::byte> line_operands;  // incoming ones that take several lines
     // Of a shared step, see work_stealing.h.
     StealState stealing;
   };
@@ -164,6 +119,11 @@ class Launch {
   void cut_wires();
   template <typename Port>
   bool progress(const std::vector<Port*>& ports);
+  template <typename Visit>
+  void for_each_awaited(const Visit& visit) const;
+  bool may_go_on();
+  void advance_lines(bool& moved, bool& done);
+  void advance_lanes(bool& moved, bool& done);
   bool finish_up();
   bool advance_lane(LaneRun& run);
   void begin_stealing(LaneRun& run) const;
@@ -196,6 +156,8 @@ class Launch {
 
   BoundPlan* bound_ = nullptr;
   const Call* call_ = nullptr;
+  LineRun* lines_ = nullptr;  // of the line protocol; null: it is another
+  LineRun own_lines_;         // of a call that brings none
   std::uint32_t element_bytes_ = 1;
   kernels::MoveFunction reduce_ = nullptr;
   bool lends_ = false;

@@ -13,6 +13,7 @@ namespace gyre::exec {
 struct SendPort {
   int peer = 0;
   int channel = 0;
+  bool shares_memory = false;  // both ends see one fifo: lines reach the peer
   // The peer's user memory: by plain address, by mapping its regions, or not at all (null).
   bool same_address_space = false;
   transport::PeerMemory* peer_memory = nullptr;
@@ -29,6 +30,7 @@ struct SendPort {
 struct ReceivePort {
   int peer = 0;
   int channel = 0;
+  bool shares_memory = false;
   bool same_address_space = false;
   transport::PeerMemory* peer_memory = nullptr;
   transport::Carrier* carrier = nullptr;

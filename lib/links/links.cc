@@ -156,6 +156,7 @@ Status Links::open_one(const Key& key, std::optional<control::MessageBytes> earl
   port->slots = transport::SlotReader(listening.connection->fifo());
   port->lines = transport::LineReader(listening.connection->fifo());
   port->carrier = listening.connection->carrier();
+  port->shares_memory = !listening.connection->needs_progress();
   port->connection = std::move(listening.connection);
   receive_ports_[key] = std::move(port);
   GYRE_TRY(membership_.send(key.first, channel_key(key), encode(message)));
@@ -184,6 +185,7 @@ Status Links::connect(PendingConnection& opening, const control::MessageBytes& m
   if (!port->same_address_space && transport.reach(identity_of(peer)).maps_slots)
     port->peer_memory = back.peer_memory = memory_of(peer, said->probe);
   port->carrier = connection->carrier();
+  port->shares_memory = !connection->needs_progress();
   port->connection = std::move(connection);
   send_ports_[opening.key] = std::move(port);
   return {};
@@ -309,6 +311,7 @@ void Links::disarm() {
 
 exec::BoundPlan Links::bind(const plan::Plan& plan) {
   exec::BoundPlan bound;
+  bound.rank = rank_;
   bound.direct = plan.direct();
   bound.direct_in_place = plan.direct_in_place();
   const auto add_once = [](auto& list, auto* port) {

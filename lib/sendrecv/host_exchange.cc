@@ -22,9 +22,20 @@ Status HostExchange::begin(Batch& batch) {
     else
       GYRE_TRY(begin_receive({&transfer, &batch}));
   }
-  for (const Transfer& transfer : batch.transfers())
-    if (transfer.peer != any_source) GYRE_TRY(links_.open_pair(transfer.peer));
+  for (const Transfer& transfer : batch.transfers()) {
+    if (transfer.peer == any_source) continue;
+    GYRE_TRY(links_.open_pair(transfer.peer));
+    if (!is_near(transfer.peer)) note_near(transfer.peer);
+  }
   return {};
+}
+
+void HostExchange::note_near(int peer) {
+  if (!links_.pair_is_open(peer) || !links_.check_pair(peer).ok()) return;
+  const Links::PortPair ports = links_.pair(peer);
+  if (!ports.send->shares_memory || !ports.receive->shares_memory) return;
+  near_.resize(static_cast<std::size_t>(size_));
+  near_[static_cast<std::size_t>(peer)] = {ports.send, &mailbox(peer)};
 }
 
 void HostExchange::begin_send(const PendingTransfer& send) {
@@ -128,9 +139,10 @@ bool HostExchange::waits_on_memory(const Batch& batch) {
 bool HostExchange::may_come_from_anyone() {
   for (int peer = 0; peer < size_; ++peer) {
     if (!links_.can_receive(peer)) continue;
-    exec::ReceivePort& port = *links_.pair(peer).receive;
-    const bool is_over = !port.connection->needs_progress() || port.connection->at_end();
-    if (!is_over || port.slots.has_message()) return true;
+    Mailbox& box = mailbox(peer);
+    const transport::Connection& connection = *box.port().connection;
+    const bool is_over = !connection.needs_progress() || connection.at_end();
+    if (!is_over || box.has_something()) return true;
   }
   return !links_.all_open();
 }
@@ -143,7 +155,7 @@ bool HostExchange::arm(WaitSet& set) {
     const bool is_shipped = outboxes_[peer].is_shipped();
     if (is_shipped && port.connection->flushed()) continue;
     port.connection->arm(set);
-    asleep &= is_shipped || !port.slots.has_credit();
+    asleep &= is_shipped || !outboxes_[peer].has_room(port);
   }
   find_awaited();
   for (const int peer : awaited_) {
@@ -151,7 +163,7 @@ bool HostExchange::arm(WaitSet& set) {
     exec::ReceivePort& port = *links_.pair(peer).receive;
     if (port.connection->at_end() && !receives_.depend_on(peer)) continue;
     if (links_.pair_is_open(peer)) port.connection->arm(set);  // else with the openings
-    asleep &= !port.slots.has_message();
+    asleep &= !mailbox(peer).has_something();
   }
   return asleep;
 }

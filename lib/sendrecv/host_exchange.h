@@ -7,6 +7,7 @@
 #include "lib/links/links.h"
 #include "lib/sendrecv/batch.h"
 #include "lib/sendrecv/exchange.h"
+#include "lib/sendrecv/inline_message.h"
 #include "lib/sendrecv/mailbox.h"
 #include "lib/sendrecv/outbox.h"
 #include "lib/sendrecv/receives.h"
@@ -31,7 +32,26 @@ class HostExchange final : public Exchange {
   bool arm(WaitSet& set) override;
   void disarm() override;
 
+  // While no batch is open, for a message of at most max_inline_bytes: the port that takes it at
+  // once, and the box that it would come to. Null: a batch has to carry it.
+  exec::SendPort* ready_to_send(const Transfer& transfer) {
+    if (!is_near(transfer.peer) || !sending_.empty()) return nullptr;
+    exec::SendPort* const port = near_[static_cast<std::size_t>(transfer.peer)].send;
+    return port->lines.has_credit(message_lines(transfer.bytes)) ? port : nullptr;
+  }
+  Mailbox* ready_to_receive(int peer) {
+    if (!is_near(peer) || !receives_.none_unfinished()) return nullptr;
+    Mailbox* const box = near_[static_cast<std::size_t>(peer)].box;
+    return box->is_clear() ? box : nullptr;
+  }
+
  private:
+  bool is_near(int peer) const {
+    const auto index = static_cast<std::size_t>(peer);
+    return index < near_.size() && near_[index].send != nullptr && failed_.ok() &&
+           links_.all_open();
+  }
+  void note_near(int peer);
   void begin_send(const PendingTransfer& send);
   Status begin_receive(const PendingTransfer& receive);
   Status advance_all(bool& moved);
@@ -49,7 +69,12 @@ class HostExchange final : public Exchange {
   std::vector<int> awaited_;          // at the last look: who may send what is to be received
   std::map<int, Mailbox> mailboxes_;  // by peer, from the first message on
   std::uint64_t kept_bytes_ = 0;      // in them
-  Status failed_;                     // nothing goes on after an error
+  struct NearPeer {
+    exec::SendPort* send = nullptr;  // null: not open yet, or no memory is shared
+    Mailbox* box = nullptr;
+  };
+  std::vector<NearPeer> near_;  // by peer, from the first one on
+  Status failed_;               // nothing goes on after an error
 };
 
 }  // namespace gyre::comm

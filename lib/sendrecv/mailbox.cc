@@ -1,6 +1,7 @@
 #include "lib/sendrecv/mailbox.h"
 
 #include "kernels/cpu/move.h"
+#include "lib/sendrecv/inline_message.h"
 
 #include <fmt/core.h>
 
@@ -56,14 +57,16 @@ Result<bool> Mailbox::give_kept(const PendingTransfer& receive) {
   return true;
 }
 
-Status Mailbox::begin(std::uint64_t slot_bytes) {
+Status Mailbox::malformed() const {
+  return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
+      .blame({peer_});
+}
+
+Status Mailbox::begin(const TransferHead& head) {
+  if (head.tag < 0 || head.type >= element_type_count || head.bytes > max_message_bytes)
+    return malformed();
   Message message;
-  TransferHead& head = message.head;
-  if (slot_bytes >= sizeof head) head = transport::copied<TransferHead>(port_.slots.place());
-  if (slot_bytes < sizeof head || head.tag < 0 || head.type >= element_type_count ||
-      head.bytes > max_message_bytes || slot_bytes - sizeof head > head.bytes)
-    return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
-        .blame({peer_});
+  message.head = head;
   message.receive = receives_.take(peer_, head.tag);
   if (message.receive) {
     GYRE_TRY(check(head, *message.receive->transfer));
@@ -95,11 +98,21 @@ Status Mailbox::end(Message message) {
   return {};
 }
 
+// Memory for what nobody has asked for yet grows with what comes, not by the peer's word.
+std::byte* Mailbox::place_for(Message& message, std::uint64_t more) const {
+  if (message.receive) return message.receive->transfer->output + message.here;
+  message.kept.resize(message.here + more);
+  return message.kept.data() + message.here;
+}
+
 Status Mailbox::take_slot(const transport::SlotHeader& note) {
   std::uint64_t offset = 0;
   if (!arriving_) {
-    GYRE_TRY(begin(note.bytes));
     offset = sizeof(TransferHead);
+    if (note.bytes < offset) return malformed();
+    const auto head = transport::copied<TransferHead>(port_.slots.place());
+    if (note.bytes - offset > head.bytes) return malformed();
+    GYRE_TRY(begin(head));
   }
   Message& message = *arriving_;
   const std::uint64_t part = note.bytes - offset;
@@ -107,28 +120,81 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
     return Status(Code::RemoteError,
                   fmt::format("rank {} sent more bytes than it announced", peer_))
         .blame({peer_});
-  // Memory for what nobody has asked for yet grows with what comes, not by the peer's word.
-  if (!message.receive) message.kept.resize(message.here + part);
-  std::byte* place = message.receive ? message.receive->transfer->output : message.kept.data();
-  if (part > 0) kernels::copy_move(port_.slots.place() + offset, place + message.here, part);
+  std::byte* const place = place_for(message, part);
+  if (part > 0) kernels::copy_move(port_.slots.place() + offset, place, part);
   message.here += part;
   port_.slots.release();
   if (message.here < message.head.bytes) return {};
   return end(*std::exchange(arriving_, std::nullopt));
 }
 
-Status Mailbox::advance(bool& moved) {
+Status Mailbox::take_slots(bool& moved) {
   while (receives_.await(peer_) && port_.slots.has_message()) {
     const transport::SlotHeader note = port_.slots.note();
     const bool ours =
         note.flag == transport::message_flag(port_.slots.head() + 1, transfer_signature) &&
         note.delivery == transport::DeliveryMode::staged &&
         transport::note_fits(note, port_.slots.view().shape);
-    if (!ours)
-      return Status(Code::RemoteError, fmt::format("rank {} sent a malformed message", peer_))
-          .blame({peer_});
+    if (!ours) return malformed();
     GYRE_TRY(take_slot(note));
     moved = true;
+    if (!arriving_ && port_.shares_memory) return {};  // a line has the next head
+  }
+  return {};
+}
+
+// A message with its payload, or the head of one in slots.
+Status Mailbox::take_lines(bool& moved) {
+  using Seen = transport::LineReader::State;
+  Seen seen = port_.lines.poll_lines(1, transfer_signature);
+  if (seen == Seen::waiting) return {};
+  if (seen == Seen::other_call) return malformed();
+  const auto head = transport::copied<TransferHead>(port_.lines.place());
+  seen = port_.lines.poll_lines(message_lines(head.bytes), transfer_signature);
+  if (seen == Seen::waiting) return {};
+  if (seen == Seen::other_call) return malformed();
+  GYRE_TRY(begin(head));
+  moved = true;
+  if (!is_inline(head.bytes)) {
+    port_.lines.release_lines(1);
+    return {};
+  }
+  Message& message = *arriving_;
+  read_lines(port_.lines, head.bytes, place_for(message, head.bytes));
+  message.here = head.bytes;
+  return end(*std::exchange(arriving_, std::nullopt));
+}
+
+Mailbox::Taken Mailbox::take_now(const Transfer& receive) {
+  using Seen = transport::LineReader::State;
+  Seen seen = port_.lines.poll_lines(1, transfer_signature);
+  if (seen == Seen::waiting) return Taken::not_here;
+  const auto head = transport::copied<TransferHead>(port_.lines.place());
+  const bool fits = seen == Seen::here && head.bytes == receive.bytes &&
+                    head.type == static_cast<std::uint8_t>(receive.type) && head.tag >= 0 &&
+                    (receive.tag == any_tag || receive.tag == head.tag);
+  if (!fits) return Taken::other;
+  const std::uint32_t lines = message_lines(receive.bytes);
+  if (lines > 1) {
+    seen = port_.lines.poll_lines(lines, transfer_signature);
+    if (seen != Seen::here) return seen == Seen::waiting ? Taken::not_here : Taken::other;
+  }
+  read_lines(port_.lines, receive.bytes, receive.output);
+  if (receive.source != nullptr) *receive.source = peer_;
+  if (receive.received_tag != nullptr) *receive.received_tag = head.tag;
+  return Taken::taken;
+}
+
+bool Mailbox::has_something() {
+  if (!port_.shares_memory || arriving_) return port_.slots.has_message();
+  return port_.lines.poll_lines(1, transfer_signature) != transport::LineReader::State::waiting;
+}
+
+Status Mailbox::advance(bool& moved) {
+  if (!port_.shares_memory) return take_slots(moved);
+  for (bool took = true; took && receives_.await(peer_); moved |= took) {
+    took = false;
+    GYRE_TRY(arriving_ ? take_slots(took) : take_lines(took));
   }
   return {};
 }

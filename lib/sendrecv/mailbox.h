@@ -9,6 +9,7 @@
 #include "lib/sendrecv/receives.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -26,7 +27,14 @@ class Mailbox {
   Result<bool> give_kept(const PendingTransfer& receive);
   // Takes what is here while a receive awaits it. The error names the peer and both calls.
   Status advance(bool& moved);
+  // Nothing is kept, and the next line begins the next message: the message for that receive, if it
+  // is here, short, and the receive's. Other: it is for `advance` to say.
+  enum class Taken : std::uint8_t { not_here, taken, other };
+  Taken take_now(const Transfer& receive);
+  // Whether a message, or a part of one, is here.
+  bool has_something();
   exec::ReceivePort& port() { return port_; }
+  bool is_clear() const { return kept_.empty() && !arriving_; }
 
  private:
   struct Message {
@@ -35,7 +43,11 @@ class Mailbox {
     std::optional<PendingTransfer> receive;  // else kept
     std::vector<std::byte> kept;
   };
-  Status begin(std::uint64_t slot_bytes);
+  Status malformed() const;
+  Status begin(const TransferHead& head);
+  std::byte* place_for(Message& message, std::uint64_t more) const;
+  Status take_lines(bool& moved);
+  Status take_slots(bool& moved);
   Status take_slot(const transport::SlotHeader& note);
   Status end(Message message);
   Status check(const TransferHead& head, const Transfer& receive) const;

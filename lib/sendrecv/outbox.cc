@@ -1,6 +1,7 @@
 #include "lib/sendrecv/outbox.h"
 
 #include "kernels/cpu/move.h"
+#include "lib/sendrecv/inline_message.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,36 +15,61 @@ constexpr std::uint64_t min_held_bytes = 64 << 10;
 
 }  // namespace
 
-// One slot after the other, the head in the first.
+bool Outbox::has_room(exec::SendPort& port) const {
+  const bool begins = !open_.empty() && !is_begun_;
+  return port.shares_memory && begins
+             ? port.lines.has_credit(message_lines(open_.front().transfer->bytes))
+             : port.slots.has_credit();
+}
+
 void Outbox::ship(exec::SendPort& port, bool& moved) {
-  const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
-  while (!open_.empty() && port.slots.has_credit()) {
-    const auto [transfer, batch] = open_.front();
-    std::byte* place = port.slots.place();
-    std::uint64_t used = 0;
-    if (!std::exchange(is_begun_, true)) {
-      const TransferHead head{
-          transfer->bytes, transfer->tag, static_cast<std::uint8_t>(transfer->type), {}};
-      std::memcpy(place, &head, sizeof head);
-      used = sizeof head;
-      if (port.carrier != nullptr && transfer->bytes >= min_held_bytes)
-        held_ = port.carrier->hold(transfer->input, transfer->bytes);
-    }
-    const std::uint64_t part = std::min(slot_bytes - used, transfer->bytes - sent_);
-    const transport::DeliveryMode delivery = fill(port, *transfer, used, part);
-    sent_ += part;
-    port.slots.commit(static_cast<std::uint32_t>(used + part),
-                      transport::message_flag(port.slots.tail() + 1, transfer_signature), delivery);
+  while (!open_.empty() && has_room(port)) {
+    if (port.shares_memory && !is_begun_)
+      ship_lines(port);
+    else
+      ship_slot(port);
     moved = true;
-    if (sent_ < transfer->bytes) continue;
-    // It may throw: then the transfer is still here, and so is what it lends.
-    leaving_.push_back({port.slots.tail(), batch, held_});
-    held_ = nullptr;
-    open_.pop_front();
-    is_begun_ = false;
-    sent_ = 0;
-    batch->settle(*transfer);
+    if (sent_ == open_.front().transfer->bytes) settle_first(port);
   }
+}
+
+// The head, and the payload if it is short.
+void Outbox::ship_lines(exec::SendPort& port) {
+  const Transfer& transfer = *open_.front().transfer;
+  write_lines(port.lines, head_of(transfer), transfer.input);
+  is_begun_ = true;
+  if (is_inline(transfer.bytes)) sent_ = transfer.bytes;
+}
+
+// One after the other; the head in the first, if no line had it.
+void Outbox::ship_slot(exec::SendPort& port) {
+  const Transfer& transfer = *open_.front().transfer;
+  std::byte* const place = port.slots.place();
+  std::uint64_t used = 0;
+  if (!std::exchange(is_begun_, true)) {
+    const TransferHead head = head_of(transfer);
+    std::memcpy(place, &head, sizeof head);
+    used = sizeof head;
+    if (port.carrier != nullptr && transfer.bytes >= min_held_bytes)
+      held_ = port.carrier->hold(transfer.input, transfer.bytes);
+  }
+  const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
+  const std::uint64_t part = std::min(slot_bytes - used, transfer.bytes - sent_);
+  const transport::DeliveryMode delivery = fill(port, transfer, used, part);
+  sent_ += part;
+  port.slots.commit(static_cast<std::uint32_t>(used + part),
+                    transport::message_flag(port.slots.tail() + 1, transfer_signature), delivery);
+}
+
+void Outbox::settle_first(const exec::SendPort& port) {
+  const auto [transfer, batch] = open_.front();
+  // It may throw: then the transfer is still here, and so is what it lends.
+  leaving_.push_back({port.slots.tail(), batch, held_});
+  held_ = nullptr;
+  open_.pop_front();
+  is_begun_ = false;
+  sent_ = 0;
+  batch->settle(*transfer);
 }
 
 // The next bytes, behind those of the slot that are used.

@@ -16,9 +16,11 @@ class Outbox {
   void add(const PendingTransfer& send) { open_.push_back(send); }
   // All have left this process.
   bool is_empty() const { return open_.empty() && leaving_.empty(); }
-  // All are in slots.
+  // All are in lines and slots.
   bool is_shipped() const { return open_.empty(); }
-  // Puts into slots what finds room there, and lets go of what has left.
+  // Whether the next part finds room.
+  bool has_room(exec::SendPort& port) const;
+  // Puts into lines and slots what finds room there, and lets go of what has left.
   Status advance(exec::SendPort& port, bool& moved);
   // An error has ended its batch. Whether the wire may still read what a caller of it lends.
   [[nodiscard]] bool forget(const Batch& batch);
@@ -30,6 +32,9 @@ class Outbox {
     std::shared_ptr<const void> held;  // what the wire reads
   };
   void ship(exec::SendPort& port, bool& moved);
+  void ship_lines(exec::SendPort& port);
+  void ship_slot(exec::SendPort& port);
+  void settle_first(const exec::SendPort& port);
   transport::DeliveryMode fill(exec::SendPort& port, const Transfer& transfer, std::uint64_t used,
                                std::uint64_t part);
 

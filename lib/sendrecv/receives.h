@@ -23,6 +23,7 @@ class Receives {
   // Whether a receive that is not finished may take from the peer, or has to.
   bool await(int peer) const { return from_anyone() || depend_on(peer); }
   bool depend_on(int peer) const;
+  bool none_unfinished() const { return peers_.empty() && !from_anyone(); }
   bool from_anyone() const { return from_anyone_.unfinished > 0; }
   // On whom they depend, in any order.
   const std::vector<int>& peers() const { return peers_; }

@@ -29,25 +29,12 @@ void LineWriter::write(const std::byte* message, std::uint64_t bytes, std::uint6
     const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);
     if (part > 0) std::memcpy(line.payload, message, part);  // a token may have no address
     ++next_;
-    // Pairs with the acquire in LineReader::poll.
+    // Pairs with the acquire in LineReader::poll_lines.
     line.flag.store(message_flag(next_, signature), std::memory_order_release);
     message += part;
     bytes -= part;
   }
   ring_if_sleeping(view_.control->receiver_bell);
-}
-
-LineReader::State LineReader::poll(std::uint64_t bytes, std::uint64_t signature) {
-  const std::uint32_t lines = lines_for(bytes);
-  while (here_ < lines) {
-    // Pairs with the release in LineWriter::write.
-    const std::uint64_t flag = view_.line(next_ + here_).flag.load(std::memory_order_acquire);
-    const std::uint64_t wanted = message_flag(next_ + here_ + 1, signature);
-    if (flag != wanted)
-      return flag_sequence(flag) == flag_sequence(wanted) ? State::other_call : State::waiting;
-    ++here_;
-  }
-  return State::here;
 }
 
 const std::byte* LineReader::read(std::uint64_t bytes, std::byte* staging) const {
@@ -60,18 +47,6 @@ const std::byte* LineReader::read(std::uint64_t bytes, std::byte* staging) const
     bytes -= part;
   }
   return staging;
-}
-
-void LineReader::release(std::uint64_t bytes) {
-  next_ += lines_for(bytes);
-  here_ = 0;
-  // Credit goes back in quarters: a store to the shared counter for each message would cost the
-  // sender a miss each time.
-  if (next_ - released_ < view_.shape.line_count / 4) return;
-  released_ = next_;
-  // Pairs with the acquire in LineWriter::has_credit.
-  view_.control->line_head.value.store(next_, std::memory_order_release);
-  ring_if_sleeping(view_.control->sender_bell);
 }
 
 }  // namespace gyre::transport

@@ -280,6 +280,24 @@ constexpr std::uint32_t lines_for(std::uint64_t bytes) {
              : static_cast<std::uint32_t>((bytes + line_payload_bytes - 1) / line_payload_bytes);
 }
 
+// What is at most as long as a line's payload: in whole words, as a load of words waits for what
+// was stored in smaller parts.
+inline void copy_within_line(std::byte* to, const std::byte* from, std::uint32_t bytes) {
+  constexpr std::uint32_t word = 8;
+  const auto copy = [=](std::uint32_t at, auto value) {
+    std::memcpy(&value, from + at, sizeof value);
+    std::memcpy(to + at, &value, sizeof value);
+  };
+  if (bytes == word) return copy(0, std::uint64_t{});
+  if (bytes < word) {
+    for (std::uint32_t at = 0; at < bytes; ++at) copy(at, std::uint8_t{});
+    return;
+  }
+  std::uint32_t at = 0;
+  for (; at + word <= bytes; at += word) copy(at, std::uint64_t{});
+  if (at < bytes) copy(bytes - word, std::uint64_t{});
+}
+
 // The longest message that the line protocol carries: the reader returns credit in quarters, so the
 // last quarter may be owed while the writer waits.
 constexpr std::uint32_t max_lines(const FifoShape& shape) {
@@ -299,13 +317,22 @@ class LineWriter {
   // Room for a message of `lines`, at most max_lines(shape).
   bool has_credit(std::uint32_t lines) {
     if (next_ + lines - head_seen_ <= view_.shape.line_count) return true;
-    // Pairs with the release in LineReader::release.
+    // Pairs with the release in LineReader::release_lines.
     const std::uint64_t head = view_.control->line_head.value.load(std::memory_order_acquire);
     if (head - head_seen_ <= next_ - head_seen_) head_seen_ = head;
     return next_ + lines - head_seen_ <= view_.shape.line_count;
   }
   // Copies the message out, line by line.
   void write(const std::byte* message, std::uint64_t bytes, std::uint64_t signature);
+  // The same of a message of one line, which its maker has put in place.
+  std::byte* place() const { return view_.line(next_).payload; }
+  void commit_line(std::uint64_t signature) {
+    Line& line = view_.line(next_++);
+    // Pairs with the acquire in LineReader::poll_lines.
+    line.flag.store(message_flag(next_, signature), std::memory_order_release);
+    ring_if_sleeping(view_.control->receiver_bell);
+  }
+  const FifoView& view() const { return view_; }
 
  private:
   FifoView view_;
@@ -322,10 +349,41 @@ class LineReader {
   LineReader(const FifoView& view, std::uint64_t first)
       : view_(view), next_(first), released_(first) {}
   // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
-  State poll(std::uint64_t bytes, std::uint64_t signature);
+  State poll(std::uint64_t bytes, std::uint64_t signature) {
+    return poll_lines(lines_for(bytes), signature);
+  }
+  State poll_lines(std::uint32_t lines, std::uint64_t signature) {
+    while (here_ < lines) {
+      // Pairs with the releases in LineWriter.
+      const std::uint64_t flag = view_.line(next_ + here_).flag.load(std::memory_order_acquire);
+      const std::uint64_t wanted = message_flag(next_ + here_ + 1, signature);
+      if (flag != wanted)
+        return flag_sequence(flag) == flag_sequence(wanted) ? State::other_call : State::waiting;
+      ++here_;
+    }
+    return State::here;
+  }
+  // The same of a message of one line; false says nothing of why.
+  bool has_line(std::uint64_t signature) const {
+    // Pairs with the releases in LineWriter.
+    return view_.line(next_).flag.load(std::memory_order_acquire) ==
+           message_flag(next_ + 1, signature);
+  }
   // The message: in the line itself if it fits one, else copied to `staging`.
   const std::byte* read(std::uint64_t bytes, std::byte* staging) const;
-  void release(std::uint64_t bytes);
+  const std::byte* place() const { return view_.line(next_).payload; }
+  void release(std::uint64_t bytes) { release_lines(lines_for(bytes)); }
+  void release_lines(std::uint32_t lines) {
+    next_ += lines;
+    here_ = 0;
+    // Credit goes back in quarters: a store to the shared counter for each message would cost the
+    // sender a miss each time.
+    if (next_ - released_ < view_.shape.line_count / 4) return;
+    released_ = next_;
+    // Pairs with the acquire in LineWriter::has_credit.
+    view_.control->line_head.value.store(next_, std::memory_order_release);
+    ring_if_sleeping(view_.control->sender_bell);
+  }
 
  private:
   FifoView view_;

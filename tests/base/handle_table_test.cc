@@ -93,6 +93,81 @@ TEST_CASE("threads that pin, remove and insert at once leave nothing alive", "[c
   CHECK(alive == 0);
 }
 
+TEST_CASE("one thread at a time enters an object, and another handle's not at all", "[comm]") {
+  std::atomic<int> alive{0};
+  HandleTable<Counted> table(0xC1, 1);
+  const std::uint64_t handle = table.insert(std::make_unique<Counted>(alive));
+  {
+    const auto entry = table.enter(handle);
+    REQUIRE(entry);
+    CHECK(entry->alive_ == 1);
+    CHECK_FALSE(table.enter(handle));
+    CHECK_FALSE(table.occupy(handle));
+    CHECK(table.pin(handle));
+  }
+  CHECK(table.enter(handle));
+  CHECK(table.occupy(handle));
+  CHECK_FALSE(table.enter(handle));
+  table.leave(handle);
+  CHECK(table.remove(handle));
+  CHECK_FALSE(table.enter(handle));
+  const std::uint64_t next = table.insert(std::make_unique<Counted>(alive));
+  CHECK_FALSE(table.enter(handle));
+  CHECK(table.enter(next));
+  CHECK(table.remove(next));
+  CHECK(alive == 0);
+}
+
+TEST_CASE("an entered object outlives its removal, and goes with the last who holds it", "[comm]") {
+  std::atomic<int> alive{0};
+  HandleTable<Counted> table(0xC1, 1);
+  const std::uint64_t handle = table.insert(std::make_unique<Counted>(alive));
+  {
+    const auto entry = table.enter(handle);
+    CHECK(table.remove(handle));
+    CHECK(alive == 1);
+    CHECK_FALSE(table.pin(handle));
+  }
+  CHECK(alive == 0);
+  const std::uint64_t other = table.insert(std::make_unique<Counted>(alive));
+  {
+    const auto pin = table.pin(other);
+    {
+      const auto entry = table.enter(other);
+      CHECK(table.remove(other));
+    }
+    CHECK(alive == 1);
+  }
+  CHECK(alive == 0);
+}
+
+TEST_CASE("threads that enter, remove and insert at once leave nothing alive", "[comm]") {
+  std::atomic<int> alive{0}, inside{0};
+  HandleTable<Counted> table(0xC1, 1);
+  std::atomic<std::uint64_t> shared{table.insert(std::make_unique<Counted>(alive))};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      while (!over) {
+        if (const auto entry = table.enter(shared.load())) {
+          if (entry->alive_ < 1) std::abort();
+          ++inside;
+        }
+      }
+    });
+  for (int round = 0; round < 20000; ++round) {
+    const std::uint64_t handle = shared.load();
+    shared = table.insert(std::make_unique<Counted>(alive));
+    if (!table.remove(handle)) std::abort();
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  CHECK(table.remove(shared));
+  CHECK(inside > 0);
+  CHECK(alive == 0);
+}
+
 TEST_CASE("handles stay apart when their generations turn", "[comm]") {
   HandleTable<int> table(0xC1, 0xffff'fff9);
   std::set<std::uint64_t> seen;

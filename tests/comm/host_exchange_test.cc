@@ -26,7 +26,6 @@ class DeafMember final : public Membership {
  public:
   explicit DeafMember(Membership& member) : member_(member) {}
   State state() const override { return member_.state(); }
-  bool failed() const override { return member_.failed(); }
   Status failure() const override { return member_.failure(); }
   std::atomic<std::uint32_t>& changed() override { return member_.changed(); }
   const control::Roster& roster() const override { return member_.roster(); }

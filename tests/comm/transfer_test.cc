@@ -82,6 +82,42 @@ TEST_CASE("everybody sends to everybody in one group, whatever the lengths", "[p
     }
 }
 
+// Short messages take lines and longer ones slots, one by one and mixed with what nobody has asked
+// for yet.
+TEST_CASE("calls alone keep the order of messages of all lengths and tags", "[p2p]") {
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      const int peer = 1 - rank;
+      for (int round = 0; round < 150; ++round) {
+        const auto count = static_cast<std::size_t>(round);  // of 4 bytes: 40 and 432 are limits
+        Ints late(count), first(count), last(count);
+        const auto expect = [&](const Ints& data, int number, const char* what) {
+          complaints.expect(data == numbers(count, peer, rank, 3 * round + number), what);
+        };
+        const auto send_all = [&] {
+          (void)send(numbers(count, rank, peer, 3 * round), peer, comm);
+          (void)send(numbers(count, rank, peer, 3 * round + 1), peer, comm, 7);
+          (void)send(numbers(count, rank, peer, 3 * round + 2), peer, comm);
+        };
+        if (rank == 0) send_all();
+        // The one with the tag first: the others are kept, or not here yet.
+        const gyreResult_t result = receive(late, peer, comm, 7);
+        if (result != gyreSuccess) return complaints.add(gyreGetLastError(comm));
+        expect(late, 1, "wrong data with a tag");
+        int source = -1, tag = -1;
+        (void)gyreRecvTagged(first.data(), count, gyreInt32, peer, GYRE_ANY_TAG, &source, &tag,
+                             comm, nullptr);
+        complaints.expect(source == peer && tag == 0, "wrong source or tag");
+        expect(first, 0, "wrong data of the first");
+        (void)receive(last, peer, comm);
+        expect(last, 2, "wrong data of the last");
+        if (rank == 1) send_all();
+      }
+    });
+  }
+}
+
 TEST_CASE("messages of a pair arrive in the order they were sent", "[p2p]") {
   for (const Variables& path : paths()) {
     const WithVariables variables(path);

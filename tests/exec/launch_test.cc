@@ -114,7 +114,8 @@ TEST_CASE("every plan gives the sum on every rank, over every protocol", "[exec]
     std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
     std::uint64_t sequence = 0;
     // Several calls over the same fifos, one after the other, of different sizes and ops.
-    for (std::uint64_t count : {0ULL, 1ULL, 2ULL, 17ULL, 1009ULL, 5000ULL}) {
+    // Those of 3 and 9 are sums that fit a line, with two sources or more.
+    for (std::uint64_t count : {0ULL, 1ULL, 2ULL, 3ULL, 9ULL, 17ULL, 1009ULL, 5000ULL}) {
       const ReduceOp op = count % 3 == 0   ? ReduceOp::sum
                           : count % 3 == 1 ? ReduceOp::avg
                                            : ReduceOp::pre_mul_sum;
@@ -124,6 +125,31 @@ TEST_CASE("every plan gives the sum on every rank, over every protocol", "[exec]
       job.run(calls.calls(), random);
       calls.check();
     }
+  }
+}
+
+TEST_CASE("a rank tells all peers what it has by lines before it waits for any", "[exec]") {
+  constexpr int ranks = 5;
+  plan::PlanRequest request;
+  request.rank_count = ranks;
+  request.collective = plan::Collective::all_to_all;
+  const transport::FifoShape shape{.slot_count = 2, .line_count = 32, .slot_bytes = 1024};
+  Job job("pairwise", request, shape, true);
+  std::vector<std::uint64_t> input(ranks, 7), output(ranks);
+  exec::Call call;
+  call.geometry.input = call.geometry.output = plan::Layout::even(8, 8 * ranks);
+  call.geometry.chunk_count = ranks;
+  call.geometry.piece_bytes = 448;
+  call.input = reinterpret_cast<const std::byte*>(input.data());
+  call.output = reinterpret_cast<std::byte*>(output.data());
+  call.protocol = plan::Protocol::line;
+  call.signature = 5;
+  job.begin(0, call);
+  CHECK(job.launch(0).advance() != exec::Launch::State::done);
+  for (int peer = 1; peer < ranks; ++peer) {
+    CAPTURE(peer);
+    transport::LineReader reader(job.view(0, peer));
+    CHECK(reader.poll(8, 5) == transport::LineReader::State::here);
   }
 }
 

@@ -5,6 +5,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/kernels/move_trial.h"
 
+#include <array>
+#include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -83,6 +85,32 @@ TEST_CASE("every pair of special values gives the oracle's bits in both orders")
     for (Code scalar : special_codes(type))
       Trial(type, ReduceOp::pre_mul_sum, 2, {1, scalar, 1}, pairs).check_whole();
   }
+}
+
+TEST_CASE("the function of two sources alone gives the bits of the general one") {
+  for (ElementType type : all_types())
+    for (ReduceOp op : ops_of(type)) {
+      const PairFunction pair = find_pair(type, op);
+      const auto bytes = static_cast<std::uint32_t>(element_bytes(type));
+      if (bytes != 2 && type != ElementType::float8_e4m3 && type != ElementType::float8_e5m2)
+        CHECK((pair != nullptr) == (op != ReduceOp::avg && op != ReduceOp::pre_mul_sum));
+      if (pair == nullptr) continue;
+      for (Code a : special_codes(type))
+        for (Code b : special_codes(type)) {
+          // Of a count that no vector is filled by, at odd places.
+          std::array<std::byte, 3 * 8 + 1> first{}, second{}, wanted{}, got{};
+          for (std::uint32_t i = 0; i < 3; ++i) {
+            std::memcpy(&first[1 + i * bytes], i == 1 ? &b : &a, bytes);
+            std::memcpy(&second[1 + i * bytes], i == 2 ? &a : &b, bytes);
+          }
+          const void* sources[] = {&first[1], &second[1]};
+          void* targets[] = {&wanted[1]};
+          find_move(type, op)({sources, 2, targets, 1, 3});
+          pair(&first[1], &second[1], &got[1], 3);
+          if (wanted != got)
+            FAIL_CHECK(op_name(op) << " of " << element_name(type) << " " << a << " and " << b);
+        }
+    }
 }
 
 TEST_CASE("every pair of 8-bit numbers gives the oracle's bits") {

@@ -15,7 +15,6 @@ class SilentMember : public control::Membership {
  public:
   explicit SilentMember(control::Roster roster) : roster_(std::move(roster)) {}
   State state() const override { return State::joined; }
-  bool failed() const override { return false; }
   Status failure() const override { return {}; }
   std::atomic<std::uint32_t>& changed() override { return changed_; }
   const control::Roster& roster() const override { return roster_; }

@@ -83,6 +83,7 @@ class Job {
   transport::FifoControl& control(int from, int to, int channel = 0) {
     return *fifos_.at({from, to, channel})->view.control;
   }
+  transport::FifoView view(int from, int to) { return fifos_.at({from, to, 0})->view; }
   exec::Launch& launch(int rank) { return launches_[static_cast<std::size_t>(rank)]; }
   void begin(int rank, const exec::Call& call) {
     launch(rank).begin(bound_[static_cast<std::size_t>(rank)], call);

@@ -1,0 +1,64 @@
+// ImmediateTransfer: a short send or receive that goes through lines at once, while no other one of
+// the communicator is under way. It leaves others to SendRecvOp, before anything has happened, and
+// hands over one that has waited for long.
+#pragma once
+
+#include "lib/comm/backend.h"
+#include "lib/comm/communicator_state.h"
+#include "lib/sendrecv/host_exchange.h"
+#include "lib/sendrecv/inline_message.h"
+
+#include <cstdint>
+
+namespace gyre::comm {
+
+class ImmediateTransfer {
+ public:
+  static constexpr std::uint64_t max_bytes = max_inline_bytes;
+
+  ImmediateTransfer(CommunicatorState& state, Backend& backend)
+      : state_(state), backend_(backend), record_(state.rank_state, WaitLane::transfers) {}
+
+  // not_this: nothing has happened. waits: SendRecvOp has to go on with it, and with `record`.
+  enum class Outcome : std::uint8_t { not_this, done, waits };
+  // Of a transfer that is checked, and of at most max_bytes.
+  Outcome carry_out(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
+    if (exchange_ == nullptr) [[unlikely]]
+      exchange_ = backend_.host_exchange();
+    if (exchange_ == nullptr || !state_.is_sound()) [[unlikely]]
+      return Outcome::not_this;
+    return transfer.sends ? send(transfer, count) : receive(transfer, count, policy);
+  }
+  const OperationRecord& record() const { return record_; }
+
+ private:
+  Outcome send(const Transfer& transfer, std::uint64_t count) {
+    exec::SendPort* const port = exchange_->ready_to_send(transfer);
+    if (port == nullptr) [[unlikely]]
+      return Outcome::not_this;
+    record_.begin(0, function_code(transfer), short_flight(transfer, count));
+    write_lines(port->lines, head_of(transfer), transfer.input);
+    record_.end_well();
+    return Outcome::done;
+  }
+  Outcome receive(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
+    Mailbox* const box = exchange_->ready_to_receive(transfer.peer);
+    if (box == nullptr) [[unlikely]]
+      return Outcome::not_this;
+    const Mailbox::Taken taken = box->take_now(transfer);
+    if (taken == Mailbox::Taken::other) [[unlikely]]
+      return Outcome::not_this;
+    record_.begin(0, function_code(transfer), short_flight(transfer, count));
+    if (taken == Mailbox::Taken::not_here && !await(*box, transfer, policy)) return Outcome::waits;
+    record_.end_well();
+    return Outcome::done;
+  }
+  bool await(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
+
+  CommunicatorState& state_;
+  Backend& backend_;
+  HostExchange* exchange_ = nullptr;
+  OperationRecord record_;
+};
+
+}  // namespace gyre::comm

@@ -1,0 +1,364 @@
+#include "lib/exec/line_run.h"
+
+#include <algorithm>
+
+namespace gyre::exec {
+using transport::copy_within_line;
+
+// ------------------------------------------------------------------------------ the list of acts
+
+void LineRun::bind(const BoundPlan& bound, const Call& call) {
+  geometry_ = call.geometry;
+  base_ = {};
+  base_[static_cast<std::size_t>(plan::Buffer::scratch)] = call.scratch;
+  type_ = call.type;
+  element_bytes_ = element_bytes(call.type);
+  divisor_ = call.divisor;
+  signature_ = call.signature;
+  reduce_ = kernels::find_move(call.type, call.op);
+  reduce_pair_ = call.op == ReduceOp::pre_mul_sum || call.divisor != 1
+                     ? nullptr
+                     : kernels::find_pair(call.type, call.op);
+  multiplies_ = call.op == ReduceOp::pre_mul_sum;
+  rank_ = bound.rank;
+  needs_progress_ = false;
+  for (const SendPort* port : bound.send_ports)
+    needs_progress_ |= port->connection->needs_progress() || !port->connection->flushed();
+  for (const ReceivePort* port : bound.receive_ports)
+    needs_progress_ |= port->connection->needs_progress();
+  lane_count_ = bound.lanes.size();
+  if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
+  is_whole_ = true;
+  const std::uint64_t rounds = plan::rounds(geometry_);
+  for (std::size_t i = 0; i < lane_count_; ++i) {
+    LineLane& lane = lanes_[i];
+    lane.ends = &bound.lanes[i];
+    lane.cursor = plan::Cursor(lane.ends->lane, geometry_, rounds);
+    fill(lane);
+    is_whole_ &= lane.cursor.done();
+  }
+  if (is_whole_ && lane_count_ == 1) {
+    find_copies(lanes_[0]);
+    send_early(lanes_[0]);
+  }
+  for (std::size_t i = 0; i < lane_count_; ++i) find_short(lanes_[i]);
+}
+
+void LineRun::begin_lists() {
+  for (std::size_t i = 0; i < lane_count_; ++i) {
+    LineLane& lane = lanes_[i];
+    lane.cursor = plan::Cursor(lane.ends->lane, geometry_, plan::rounds(geometry_));
+    fill(lane);
+    find_short(lane);
+  }
+}
+
+void LineRun::fill(LineLane& lane) {
+  lane.acts.clear();
+  lane.parts.clear();
+  lane.send.clear();
+  lane.receive.clear();
+  for (; !lane.cursor.done() && lane.acts.size() < max_acts; lane.cursor.advance())
+    add_act(lane, lane.cursor.move());
+}
+
+void LineRun::add_act(LineLane& lane, const plan::Move& move) {
+  const plan::Step& step = *move.step;
+  LineAct act;
+  act.bytes = static_cast<std::uint32_t>(move.bytes);
+  act.lines = transport::lines_for(move.bytes);
+  act.receive_first = static_cast<std::uint32_t>(lane.receive.size());
+  act.receive_count = move.recv.count;
+  act.send_first = static_cast<std::uint32_t>(lane.send.size());
+  act.send_count = move.send.count;
+  act.part_first = static_cast<std::uint32_t>(lane.parts.size());
+  act.first_chunk = step.chunks.base + move.place;
+  act.local = step.local;
+  act.store = step.store;
+  act.finishes = step.finishes();
+  if (step.local != plan::Buffer::none) act.own_place = move.recv.below(lane.ends->lane.own_place);
+  for (std::uint32_t i = 0; i < move.recv.count; ++i)
+    lane.receive.push_back(lane.ends->recv[move.recv[i]]);
+  for (std::uint32_t i = 0; i < move.send.count; ++i)
+    lane.send.push_back(lane.ends->send[move.send[i]]);
+  plan::PieceWalk walk(move);
+  for (plan::Piece piece; walk.next(piece); ++act.part_count)
+    lane.parts.push_back({piece.chunk, static_cast<std::uint32_t>(piece.bytes),
+                          piece.message_offset, piece.local_offset, piece.store_offset});
+  const std::uint32_t sources = act.receive_count + (act.own_place != no_operand ? 1 : 0);
+  lane.acts.push_back(act);
+  if (staging_.size() < act.bytes) staging_.resize(act.bytes);
+  if (act.lines > 1 && operands_.size() < std::size_t{act.receive_count} * act.bytes)
+    operands_.resize(std::size_t{act.receive_count} * act.bytes);
+  if (arrived_.size() < act.receive_count) arrived_.resize(act.receive_count);
+  if (sources_.size() < sources) sources_.resize(sources);
+  if (multiplies_ && product_.size() < act.bytes) product_.resize(act.bytes);
+}
+
+// Once the list is as it stays.
+void LineRun::find_short(LineLane& lane) const {
+  for (LineAct& act : lane.acts) {
+    const bool has_own = act.own_place != no_operand;
+    const bool is_changed = multiplies_ || (act.finishes && divisor_ != 1);
+    act.elements = act.bytes / element_bytes_;
+    const bool is_pair = has_own && act.receive_count == 1;
+    if (act.lines != 1 || act.part_count != 1 || act.receive_count > 1 || act.send_count > 1 ||
+        is_changed || (!has_own && act.receive_count == 0) ||
+        (is_pair && (reduce_pair_ == nullptr || act.elements > kernels::max_pair_elements)))
+      continue;
+    if (is_pair)
+      act.kind = act.own_place == 0 ? ShortKind::own_first : ShortKind::arrived_first;
+    else
+      act.kind = has_own ? ShortKind::own : ShortKind::arrived;
+    act.take = act.receive_count == 1 ? &lane.receive[act.receive_first]->lines : nullptr;
+    act.give = act.send_count == 1 ? &lane.send[act.send_first]->lines : nullptr;
+    act.own_offset = lane.parts[act.part_first].local_offset;
+    act.store_offset = lane.parts[act.part_first].store_offset;
+  }
+  lane.at = lane.first = lane.acts.data();
+  lane.end = lane.first + lane.acts.size();
+}
+
+// A rank may meet itself: what it sends and takes is then a copy.
+void LineRun::find_copies(LineLane& lane) const {
+  const auto is_own = [&](const auto* port) { return rank_ >= 0 && port->peer == rank_; };
+  for (std::size_t i = 0; i < lane.acts.size(); ++i) {
+    const LineAct sent = lane.acts[i];
+    if (sent.send_count != 1 || sent.receive_count != 0 || sent.part_count != 1 ||
+        sent.store != plan::Buffer::none || multiplies_ || !is_own(lane.send[sent.send_first]))
+      continue;
+    const auto taken = std::find_if(lane.acts.begin() + static_cast<std::ptrdiff_t>(i),
+                                    lane.acts.end(), [&](const LineAct& one) {
+                                      return one.receive_count == 1 && one.send_count == 0 &&
+                                             one.local == plan::Buffer::none &&
+                                             one.part_count == 1 && one.bytes == sent.bytes &&
+                                             is_own(lane.receive[one.receive_first]);
+                                    });
+    if (taken == lane.acts.end()) continue;
+    taken->local = sent.local;
+    taken->own_place = 0;
+    taken->receive_count = 0;
+    lane.parts[taken->part_first].local_offset = lane.parts[sent.part_first].local_offset;
+    lane.acts.erase(lane.acts.begin() + static_cast<std::ptrdiff_t>(i--));
+  }
+}
+
+// Whether a message of the caller's input may leave before an act, as that neither changes what it
+// says (in place, a chunk of the output may lie there) nor sends on its link.
+bool LineRun::may_swap(const LineLane& lane, const LineAct& before, const LineAct& send) {
+  if (before.send_count > 0 && before.receive_count == 0) return false;
+  for (std::uint32_t i = 0; i < before.send_count; ++i)
+    for (std::uint32_t k = 0; k < send.send_count; ++k)
+      if (lane.send[before.send_first + i] == lane.send[send.send_first + k]) return false;
+  if (before.store == plan::Buffer::none) return true;
+  for (std::uint32_t i = 0; i < before.part_count; ++i)
+    for (std::uint32_t k = 0; k < send.part_count; ++k)
+      if (lane.parts[before.part_first + i].chunk == lane.parts[send.part_first + k].chunk)
+        return false;
+  return true;
+}
+
+// What a rank has from the beginning it tells all peers before it waits for any. Never more on a
+// link than half of its lines: then no message of this call waits for room that only this call
+// makes.
+void LineRun::send_early(LineLane& lane) const {
+  for (const SendPort* port : lane.send) {
+    std::uint64_t lines = 0;
+    for (const LineAct& act : lane.acts)
+      for (std::uint32_t i = 0; i < act.send_count; ++i)
+        if (lane.send[act.send_first + i] == port) lines += act.lines;
+    if (lines > port->lines.view().shape.line_count / 2) return;
+  }
+  for (std::size_t i = 1; i < lane.acts.size(); ++i) {
+    const LineAct& act = lane.acts[i];
+    if (act.receive_count > 0 || act.send_count == 0 || act.local != plan::Buffer::input ||
+        act.store != plan::Buffer::none)
+      continue;
+    for (std::size_t k = i; k > 0 && may_swap(lane, lane.acts[k - 1], lane.acts[k]); --k)
+      std::swap(lane.acts[k - 1], lane.acts[k]);
+  }
+}
+
+// ------------------------------------------------------------------------------ one call
+
+LineRun::State LineRun::advance() {
+  bool moved = false;
+  for (std::size_t i = 0; i < lane_count_; ++i)
+    if (!lanes_[i].is_done) moved |= run_lane(lanes_[i]);
+  if (lanes_done_ == lane_count_) return State::done;
+  if (stranger_ >= 0) [[unlikely]]
+    return State::other_call;
+  return moved ? State::moved : State::blocked;
+}
+
+[[gnu::always_inline]] inline bool LineRun::run_lane(LineLane& lane) {
+  const LineAct* const begin = lane.at;
+  const LineAct* act = begin;
+  bool refilled = false;
+  while (true) {
+    if (act == lane.end) {
+      if (end_list(lane)) return true;
+      act = lane.at;
+      refilled = true;
+    }
+    if (act->kind != ShortKind::none) [[likely]] {
+      const bool is_here = act->take == nullptr || act->take->has_line(signature_);
+      if (!is_here || (act->give != nullptr && !act->give->has_credit(1))) [[unlikely]]
+        if (!is_ready(lane, *act)) break;
+      carry_out_short(*act);
+    } else {
+      if (!is_ready(lane, *act)) break;
+      carry_out(lane, *act);
+    }
+    ++act;
+  }
+  lane.at = act;
+  return refilled || act != begin;
+}
+
+// Whether all is done; else the next list is there.
+bool LineRun::end_list(LineLane& lane) {
+  lane.at = lane.end;
+  if (lane.cursor.done()) {
+    lane.is_done = true;
+    ++lanes_done_;
+    return true;
+  }
+  fill(lane);
+  find_short(lane);
+  return false;
+}
+
+bool LineRun::is_ready(LineLane& lane, const LineAct& act) {
+  using Seen = transport::LineReader::State;
+  for (std::uint32_t i = 0; i < act.receive_count; ++i) {
+    ReceivePort& port = *lane.receive[act.receive_first + i];
+    const Seen seen = port.lines.poll_lines(act.lines, signature_);
+    if (seen == Seen::here) continue;
+    if (seen == Seen::other_call) stranger_ = port.peer;
+    lane.awaited_send = nullptr;
+    lane.awaited_receive = &port;
+    return false;
+  }
+  for (std::uint32_t i = 0; i < act.send_count; ++i) {
+    SendPort& port = *lane.send[act.send_first + i];
+    if (port.lines.has_credit(act.lines)) continue;
+    lane.awaited_send = &port;
+    return false;
+  }
+  return true;
+}
+
+[[gnu::always_inline]] inline void LineRun::carry_out_short(const LineAct& act) {
+  const std::byte* const own = base_[static_cast<std::size_t>(act.local)] + act.own_offset;
+  std::byte* const store = base_[static_cast<std::size_t>(act.store)] + act.store_offset;
+  std::byte* const target = act.give != nullptr ? act.give->place() : store;
+  const std::byte* const arrived = act.take != nullptr ? act.take->place() : nullptr;
+  switch (act.kind) {
+    case ShortKind::own:
+      if (own != target) copy_within_line(target, own, act.bytes);
+      break;
+    case ShortKind::arrived:
+      copy_within_line(target, arrived, act.bytes);
+      break;
+    case ShortKind::own_first:
+      reduce_pair_(own, arrived, target, act.elements);
+      break;
+    default:
+      reduce_pair_(arrived, own, target, act.elements);
+      break;
+  }
+  if (act.give != nullptr) {
+    const bool is_in_place = act.kind == ShortKind::own && store == own;
+    if (act.store != plan::Buffer::none && !is_in_place) copy_within_line(store, target, act.bytes);
+    act.give->commit_line(signature_);
+  }
+  if (act.take != nullptr) act.take->release_lines(1);
+}
+
+void LineRun::carry_out(const LineLane& lane, const LineAct& act) {
+  for (std::uint32_t i = 0; i < act.receive_count; ++i)
+    arrived_[i] = lane.receive[act.receive_first + i]->lines.read(
+        act.bytes, act.lines > 1 ? operands_.data() + std::size_t{i} * act.bytes : nullptr);
+  for (std::uint32_t i = 0; i < act.part_count; ++i)
+    reduce_part(act, lane.parts[act.part_first + i]);
+  for (std::uint32_t i = 0; i < act.send_count; ++i)
+    lane.send[act.send_first + i]->lines.write(staging_.data(), act.bytes, signature_);
+  for (std::uint32_t i = 0; i < act.receive_count; ++i)
+    lane.receive[act.receive_first + i]->lines.release_lines(act.lines);
+}
+
+// Sources in rank order, the own one at its sorted place; targets: what peers get, then what stays.
+void LineRun::reduce_part(const LineAct& act, const ChunkPart& part) {
+  kernels::MoveOperands move;
+  if (act.finishes) move.divisor = divisor_;
+  for (std::uint32_t i = 0; i <= act.receive_count; ++i) {
+    if (i == act.own_place) sources_[move.source_count++] = own_operand(act, part, move);
+    if (i < act.receive_count) sources_[move.source_count++] = arrived_[i] + part.message_offset;
+  }
+  const bool changes = move.source_count != 1 || move.pre_source >= 0 || move.divisor != 1;
+  void* targets[2];
+  if (act.send_count > 0) targets[move.target_count++] = staging_.data() + part.message_offset;
+  if (act.store != plan::Buffer::none) {
+    std::byte* const place = base_[static_cast<std::size_t>(act.store)] + part.store_offset;
+    if (changes || place != sources_[0]) targets[move.target_count++] = place;
+  }
+  if (move.target_count == 0) return;
+  move.sources = sources_.data();
+  move.targets = targets;
+  move.count = changes ? part.bytes / element_bytes_ : part.bytes;
+  move.pre_scalar = pre_scalar_;
+  if (changes)
+    reduce_(move);
+  else
+    kernels::copy_move(move);
+}
+
+// A peer gets this rank's product rounded to the type; kept wider here, ranks would differ in bits.
+const std::byte* LineRun::own_operand(const LineAct& act, const ChunkPart& part,
+                                      kernels::MoveOperands& move) {
+  const std::byte* const own = base_[static_cast<std::size_t>(act.local)] + part.local_offset;
+  if (act.local != plan::Buffer::input || pre_scalar_ == nullptr) return own;
+  if (act.receive_count == 0 || !is_float(type_) || element_bytes_ >= 4) {
+    move.pre_source = static_cast<std::int32_t>(move.source_count);
+    return own;
+  }
+  const void* const source = own;
+  void* const target = product_.data();
+  kernels::MoveOperands product;
+  product.sources = &source;
+  product.source_count = 1;
+  product.targets = &target;
+  product.target_count = 1;
+  product.count = part.bytes / element_bytes_;
+  product.pre_source = 0;
+  product.pre_scalar = pre_scalar_;
+  reduce_(product);
+  return product_.data();
+}
+
+// ------------------------------------------------------------------------------ while it waits
+
+bool LineRun::could_move() {
+  for (std::size_t i = 0; i < lane_count_; ++i) {
+    LineLane& lane = lanes_[i];
+    const bool stands = !lane.is_done && lane.at != lane.end;
+    if (stands && (is_ready(lane, *lane.at) || stranger_ >= 0)) return true;
+  }
+  return false;
+}
+
+Blocked LineRun::blocked() const {
+  for (std::size_t i = 0; i < lane_count_; ++i) {
+    const LineLane& lane = lanes_[i];
+    if (lane.is_done) continue;
+    const std::uint32_t chunk = lane.at != lane.end ? lane.at->first_chunk : std::uint32_t{0};
+    if (lane.awaited_send != nullptr)
+      return {BlockedOn::credit, lane.awaited_send->peer, lane.awaited_send->channel, chunk};
+    if (lane.awaited_receive != nullptr)
+      return {BlockedOn::data, lane.awaited_receive->peer, lane.awaited_receive->channel, chunk};
+  }
+  return {};
+}
+
+}  // namespace gyre::exec

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Counts the instructions of small calls on a rank, by valgrind, and holds them to their limits.
+The other rank runs beside it at full speed. Its messages are there, so that hardly anything is
+polled: each count is the least of several windows.
+
+usage: instructions_test.py GYRE PROGRAM
+"""
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+PATIENCE_S = 100
+
+# Of one call of 8 bytes, on one of two ranks of a host. The loop around it is counted, too.
+LIMITS = {"all_reduce": 640, "barrier": 610, "broadcast": 510, "all_gather": 610,
+          "all_to_all": 720, "send": 460, "receive": 530}
+
+
+def count(gyre, program, folder):
+    """What the program printed, and the instructions of each window in order."""
+    counts = os.path.join(folder, "count")
+    script = os.path.join(folder, "rank.sh")
+    with open(script, "w", encoding="ascii") as file:
+        file.write(f"""#!/bin/sh
+[ "$GYRE_RANK" = 0 ] || exec {program}
+exec valgrind --tool=callgrind --quiet --toggle-collect=counted_window \\
+  --dump-after=counted_window --callgrind-out-file={counts} {program}
+""")
+    os.chmod(script, 0o700)
+    done = subprocess.run([gyre, "run", "-n", "2", "--no-prefix", script],
+                          env=dict(os.environ, GYRE_TRANSPORT="shm"),
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    if done.returncode != 0:
+        sys.exit(f"the job failed:\n{done.stdout}{done.stderr}")
+    totals = []
+    for path in sorted(glob.glob(counts + ".*"), key=lambda one: int(one.rsplit(".", 1)[1])):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            totals += [int(line.split()[1]) for line in file if line.startswith("totals:")]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return [(name, int(windows), int(calls)) for name, windows, calls in lines], totals
+
+
+def main():
+    gyre, program = sys.argv[1:]
+    if shutil.which("valgrind") is None:
+        print("skipped: it counts by valgrind, which is not installed")
+        return SKIPPED
+    with tempfile.TemporaryDirectory() as folder:
+        kinds, totals = count(gyre, program, folder)
+    failed = sorted(kind for kind, _, _ in kinds) != sorted(LIMITS)
+    for name, windows, calls in kinds:
+        mine, totals = totals[:windows], totals[windows:]
+        least = min(mine) / calls
+        verdict = "ok" if least <= LIMITS[name] else f"more than {LIMITS[name]}"
+        failed |= least > LIMITS[name]
+        print(f"{name:12} {least:7.1f} instructions: {verdict}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
