@@ -1,6 +1,7 @@
-// A peer's messages as sends and receives see them: a receiver of messages in slots, against an
-// honest sender, and against one that writes anything. Input: u8 flags (the shape; 8: counters near
-// their end), then acts, see `Trial::act`.
+// A peer's messages as sends and receives see them: a receiver of messages in slots, or in lines
+// and slots, against an honest sender, and against one that writes anything. Input: u8 flags (the
+// shape; 8: counters near their end; 16: lines), then acts, see `Trial::act`.
+#include "lib/sendrecv/inline_message.h"
 #include "lib/sendrecv/mailbox.h"
 #include "tests/fuzz/fifo.h"
 #include "tests/fuzz/input.h"
@@ -18,11 +19,12 @@ namespace {
 
 constexpr int peer = 3;
 constexpr std::size_t max_receives = 32;
+constexpr std::uint8_t has_lines = 16;
 
 transport::FifoShape shape_of(std::uint8_t flags) {
   transport::FifoShape shape;
   shape.slot_count = 1u << (flags & 3);
-  shape.line_count = 2;
+  shape.line_count = (flags & has_lines) != 0 ? 16 : 2;
   shape.slot_bytes = (flags & 4) != 0 ? 128 : 256;
   shape.first = (flags & 8) != 0 ? ~std::uint64_t{0} - 2 : 0;
   return shape;
@@ -35,11 +37,14 @@ std::byte byte_at(std::uint32_t number, std::uint64_t place) {
 
 class Trial {
  public:
-  explicit Trial(const transport::FifoShape& shape) : fifo_(shape) {
+  explicit Trial(std::uint8_t flags) : fifo_(shape_of(flags)) {
     transport::start_counters(fifo_.view);
     writer_ = transport::SlotWriter(fifo_.view);
+    lines_ = transport::LineWriter(fifo_.view);
     port_.peer = peer;
+    port_.shares_memory = (flags & has_lines) != 0;
     port_.slots = transport::SlotReader(fifo_.view);
+    port_.lines = transport::LineReader(fifo_.view);
   }
   // False when it is over.
   bool act(fuzz::Input& input);
@@ -59,14 +64,19 @@ class Trial {
   };
   void send(fuzz::Input& input);
   void ship();
+  bool ship_lines(Sent& one);
+  void ship_slot(Sent& one);
+  void lie_in_line(std::uint64_t flag, std::span<const std::uint8_t> content);
   void lie(fuzz::Input& input);
   bool receive(fuzz::Input& input);
+  void receive_now(Wanted& wanted);
   bool advance();
   bool goes_on(const Status& status);
   void check(const Wanted& wanted);
 
   fuzz::Fifo fifo_;
   transport::SlotWriter writer_;
+  transport::LineWriter lines_;
   exec::ReceivePort port_;
   std::uint64_t kept_ = 0, sent_bytes_ = 0;
   Receives receives_;
@@ -89,23 +99,51 @@ void Trial::send(fuzz::Input& input) {
 
 // As Outbox::ship does it.
 void Trial::ship() {
-  while (next_ < sent_.size() && writer_.has_credit()) {
+  while (next_ < sent_.size()) {
     Sent& one = sent_[next_];
-    std::uint64_t used = 0;
-    if (!std::exchange(one.begun, true)) {
-      std::memcpy(writer_.place(), &one.head, sizeof one.head);
-      used = sizeof one.head;
+    if (port_.shares_memory && !one.begun) {
+      if (!ship_lines(one)) return;
+    } else {
+      if (!writer_.has_credit()) return;
+      ship_slot(one);
     }
-    const std::uint64_t part =
-        std::min(fifo_.view.shape.slot_bytes - used, one.head.bytes - one.shipped);
-    for (std::uint64_t i = 0; i < part; ++i)
-      writer_.place()[used + i] = byte_at(static_cast<std::uint32_t>(next_), one.shipped + i);
-    one.shipped += part;
-    writer_.commit(static_cast<std::uint32_t>(used + part),
-                   transport::message_flag(writer_.tail() + 1, transfer_signature),
-                   transport::DeliveryMode::staged);
     if (one.shipped == one.head.bytes) ++next_;
   }
+}
+
+bool Trial::ship_lines(Sent& one) {
+  if (!lines_.has_credit(message_lines(one.head.bytes))) return false;
+  std::vector<std::byte> payload(is_inline(one.head.bytes) ? one.head.bytes : 0);
+  for (std::size_t i = 0; i < payload.size(); ++i)
+    payload[i] = byte_at(static_cast<std::uint32_t>(next_), i);
+  write_lines(lines_, one.head, payload.data());
+  one.begun = true;
+  one.shipped = payload.size();
+  return true;
+}
+
+void Trial::ship_slot(Sent& one) {
+  std::uint64_t used = 0;
+  if (!std::exchange(one.begun, true)) {
+    std::memcpy(writer_.place(), &one.head, sizeof one.head);
+    used = sizeof one.head;
+  }
+  const std::uint64_t part =
+      std::min(fifo_.view.shape.slot_bytes - used, one.head.bytes - one.shipped);
+  for (std::uint64_t i = 0; i < part; ++i)
+    writer_.place()[used + i] = byte_at(static_cast<std::uint32_t>(next_), one.shipped + i);
+  one.shipped += part;
+  writer_.commit(static_cast<std::uint32_t>(used + part),
+                 transport::message_flag(writer_.tail() + 1, transfer_signature),
+                 transport::DeliveryMode::staged);
+}
+
+void Trial::lie_in_line(std::uint64_t flag, std::span<const std::uint8_t> content) {
+  if (!lines_.has_credit(1)) return;
+  honest_ = false;
+  const std::size_t fits = std::min<std::size_t>(content.size(), transport::line_payload_bytes);
+  if (fits > 0) std::memcpy(lines_.place(), content.data(), fits);
+  lines_.commit_line(transfer_signature ^ flag);
 }
 
 void Trial::lie(fuzz::Input& input) {
@@ -113,6 +151,7 @@ void Trial::lie(fuzz::Input& input) {
   const auto delivery = input.take<std::uint8_t>();
   const auto flag = input.take<std::uint64_t>();
   const auto content = input.take_block();
+  if (port_.shares_memory && (delivery & 1) == 0) return lie_in_line(flag, content);
   if (!writer_.has_credit()) return;
   honest_ = false;
   const std::size_t fits = std::min<std::size_t>(content.size(), fifo_.view.shape.slot_bytes);
@@ -125,7 +164,8 @@ bool Trial::receive(fuzz::Input& input) {
   const auto bytes = input.take<std::uint16_t>() % 1500u;
   const auto tag = input.take<std::uint8_t>() % 4;
   const auto type = input.take<std::uint8_t>() % element_type_count;
-  const bool from_anyone = input.take_flag();
+  const auto how = input.take<std::uint8_t>();
+  const bool from_anyone = (how & 1) != 0;
   if (wanted_.size() == max_receives) return true;
   Wanted& wanted = wanted_.emplace_back();
   wanted.place.resize(bytes);
@@ -137,12 +177,22 @@ bool Trial::receive(fuzz::Input& input) {
   transfer.tag = tag == 3 ? any_tag : tag;
   transfer.source = &wanted.source;
   transfer.received_tag = &wanted.tag;
+  if ((how & 2) != 0 && port_.shares_memory && is_inline(bytes) && box_.is_clear() &&
+      receives_.none_unfinished())
+    return receive_now(wanted), true;
   wanted.batch.begin({&transfer, 1});
   const PendingTransfer pending{&transfer, &wanted.batch};
   const auto is_given = box_.give_kept(pending);
   if (!is_given.ok()) return goes_on(is_given.status());
   if (!is_given.value()) receives_.add(pending);
   return true;
+}
+
+// As ImmediateTransfer does it.
+void Trial::receive_now(Wanted& wanted) {
+  if (box_.take_now(wanted.transfer) != Mailbox::Taken::taken) return wanted_.pop_back();
+  wanted.checked = true;
+  check(wanted);
 }
 
 void Trial::check(const Wanted& wanted) {
@@ -205,7 +255,7 @@ bool Trial::act(fuzz::Input& input) {
 
 int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  Trial trial(shape_of(input.take<std::uint8_t>()));
+  Trial trial(input.take<std::uint8_t>());
   for (int acts = 0; !input.empty() && acts < 300; ++acts)
     if (!trial.act(input)) break;
   return 0;

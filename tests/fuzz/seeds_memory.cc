@@ -239,6 +239,39 @@ void add_mail(Seeds& seeds) {
   add("lie_delivery", Mail(2).receive(8).lie(24, 1, 0, head(8, 0, 1)).pump(1));
   add("lie_length", Mail(2).receive(8).lie(257, 0, 0, head(8, 0, 1)).pump(1));
   add("scribbled", Mail(2).receive(8).send(8).pump(1).scribble(0).send(8).receive(8).pump(1));
+  // Messages in lines; a lie whose delivery is even is a line. A receive of kind 2 is at once.
+  constexpr std::uint8_t lines = 16, now = 2;
+  add("lines", Mail(lines).receive(8).send(8).pump(1).receive(432).send(432).pump(1));
+  add("lines_at_the_end",
+      Mail(lines | 8).receive(100).send(100).pump(1).receive(8).send(8).pump(1));
+  add("lines_long", Mail(lines).receive(1400).receive(433).send(1400).send(433).pump(20));
+  add("lines_unasked",
+      Mail(lines).receive(8, 1).send(900, 2).send(8, 1).pump(6).receive(900, 3).pump(1));
+  add("lines_now", Mail(lines).send(8).send(100, 1).send(0).pump(1).receive(8, 0, 1, now));
+  add("lines_now_all", Mail(lines)
+                           .send(40)
+                           .send(41, 1)
+                           .send(0)
+                           .pump(1)
+                           .receive(40, 0, 1, now)
+                           .receive(41, 3, 1, now)
+                           .receive(0, 0, 1, now)
+                           .receive(8, 0, 1, now));
+  add("lines_now_other", Mail(lines).send(8, 1).pump(1).receive(8, 0, 1, now).receive(8).pump(1));
+  add("lines_lie_type", Mail(lines).receive(8).lie(0, 0, 0, head(8, 0, 99)).pump(1));
+  add("lines_lie_flag", Mail(lines).receive(8).lie(0, 0, 1, head(8, 0, 1)).pump(1));
+  add("lines_lie_absurd", Mail(lines).receive(8).lie(0, 0, 0, head(1ULL << 60, 0, 1)).pump(1));
+  add("lines_lie_part",
+      Mail(lines).receive(100).lie(0, 0, 0, head(100, 0, 1)).pump(1).lie(0, 0, 1, {}).pump(1));
+  add("lines_lie_slot",
+      Mail(lines).receive(900).lie(0, 0, 0, head(900, 0, 1)).lie(300, 1, 0, {}).pump(1));
+  add("lines_lie_now", Mail(lines).lie(0, 0, 0, head(8, -1, 1)).receive(8, 3, 1, now));
+  add("lines_lie_flag_now", Mail(lines).lie(0, 0, 1, head(8, 0, 1)).receive(8, 0, 1, now));
+  add("lines_lie_part_now", Mail(lines)
+                                .lie(0, 0, 0, head(100, 0, 1))
+                                .receive(100, 0, 1, now)
+                                .lie(0, 0, 1, {})
+                                .receive(100, 0, 1, now));
 }
 
 // Acts of `call_history`.

@@ -134,7 +134,9 @@ void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
         bool honest = true;
         for (std::uint64_t i = 0; i < lines; ++i)
           honest &= view.line(next + i).flag == message_flag(next + i + 1, signature);
+        const bool has_line = reader.has_line(signature);
         const auto state = reader.poll(bytes, signature);
+        GYRE_DEMAND(lines > 1 || has_line == (state == LineReader::State::here));
         if (honest) GYRE_DEMAND(state == LineReader::State::here);
         if (state != LineReader::State::here) break;
         const std::byte* message = reader.read(bytes, staging.data());
@@ -173,7 +175,12 @@ void send_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
         GYRE_DEMAND(credit == (next + lines - released <= view.shape.line_count));
         if (!credit) break;
         const std::vector<std::byte> message(bytes, std::byte{0x5a});
-        writer.write(message.data(), bytes, signature);
+        if (lines > 1 || bytes % 2 == 0) {
+          writer.write(message.data(), bytes, signature);
+        } else {
+          copy_within_line(writer.place(), message.data(), static_cast<std::uint32_t>(bytes));
+          writer.commit_line(signature);
+        }
         for (std::uint64_t i = 0; i < lines; ++i)
           GYRE_DEMAND(view.line(next + i).flag == message_flag(next + i + 1, signature));
         next += lines;
