@@ -3,10 +3,13 @@
 //
 // One thread at a time may occupy an object. `enter` does so without a pin, by one locked
 // instruction: whoever removes the object meanwhile leaves the deletion to it. So that each of the
-// two sees the other, the one who removes makes a fence for all threads.
+// two sees the other, the one who removes makes a fence for all threads. A thread whose handle is
+// stale may occupy another object for a moment, which `occupy` waits for.
 #pragma once
 
+#include "lib/base/clock.h"
 #include "lib/base/process_fence.h"
+#include "lib/base/wait.h"
 
 #include <array>
 #include <atomic>
@@ -112,7 +115,7 @@ class HandleTable {
   Pin pin(std::uint64_t handle) {
     Slot* slot = checked(handle);
     if (slot == nullptr) return {};
-    const std::uint64_t generation = handle >> 24 & 0xffffffff;
+    const std::uint32_t generation = generation_of(handle);
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
     while (state >> 32 == generation && (state & closing) == 0) {
       if (slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel))
@@ -125,31 +128,45 @@ class HandleTable {
   [[gnu::always_inline]] Entry enter(std::uint64_t handle) {
     Slot* slot = checked(handle);
     if (slot == nullptr) return {};
-    // A stale handle keeps nobody from another object.
-    const std::uint64_t before = slot->state.load(std::memory_order_relaxed);
-    if (before >> 32 != generation_of(handle) || !occupy(*slot)) return {};
+    const std::uint32_t generation = generation_of(handle);
+    if (slot->state.load(std::memory_order_relaxed) >> 32 != generation ||
+        occupant_before(*slot, generation) != nobody)
+      return {};
     // After the exchange: pairs with `remove`, which closes and then looks whether somebody is in.
     const std::uint64_t state = slot->state.load(std::memory_order_seq_cst);
-    if (state >> 32 == generation_of(handle) && (state & closing) == 0) [[likely]]
+    if (state >> 32 == generation && (state & closing) == 0) [[likely]]
       return {*this, *slot};
     leave(*slot);
     return {};
   }
   // The same for who has a pin; false: another thread is there. Where it succeeds, `leave` follows.
   bool occupy(std::uint64_t handle) {
-    Slot* slot = checked(handle);
-    return slot == nullptr || occupy(*slot);
+    Slot* const slot = checked(handle);
+    if (slot == nullptr) return true;
+    std::uint32_t before = nobody;
+    const auto is_settled = [&] {
+      before = occupant_before(*slot, generation_of(handle));
+      return before == nobody || before == generation_of(handle);
+    };
+    // Another generation is of a thread with a stale handle, which finds that out and leaves.
+    constexpr WaitPolicy policy;
+    if (!is_settled()) [[unlikely]]
+      (void)look_until(system_clock, policy, ns_per_s, is_settled);
+    return before == nobody;
   }
   void leave(std::uint64_t handle) {
     if (Slot* slot = checked(handle); slot != nullptr) leave(*slot);
   }
+
+  // False: each thread that leaves an object makes a fence of its own.
+  bool has_process_fence() const { return has_fence_; }
 
   // Whether it is one of an object that has not been deleted. The table may be a forked parent's,
   // as it was at the fork.
   bool knows(std::uint64_t handle) {
     const Slot* slot = checked(handle);
     return slot != nullptr &&
-           slot->state.load(std::memory_order_acquire) >> 32 == (handle >> 24 & 0xffffffff);
+           slot->state.load(std::memory_order_acquire) >> 32 == generation_of(handle);
   }
 
   // No later pin finds it; it is deleted when the last pin goes. False if the handle is stale.
@@ -157,7 +174,7 @@ class HandleTable {
     Slot* slot = checked(handle);
     if (slot == nullptr) return false;
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
-    while (state >> 32 == (handle >> 24 & 0xffffffff) && (state & closing) == 0) {
+    while (state >> 32 == generation_of(handle) && (state & closing) == 0) {
       if (!slot->state.compare_exchange_weak(state, state | closing, std::memory_order_seq_cst))
         continue;
       if (has_fence_)
@@ -165,7 +182,7 @@ class HandleTable {
       else
         std::atomic_thread_fence(std::memory_order_seq_cst);
       // Who is in, if anybody, sees from here on that it is closing.
-      if (!slot->is_occupied.load(std::memory_order_seq_cst) &&
+      if (slot->occupant.load(std::memory_order_seq_cst) == nobody &&
           take_own_pin(*slot, state | closing))
         unpin(slot->index);
       return true;
@@ -186,10 +203,13 @@ class HandleTable {
     T* object = nullptr;
     std::uint32_t generation_next = 0;
     std::uint32_t index = 0;
-    std::atomic<bool> is_occupied{false};
+    std::atomic<std::uint32_t> occupant{nobody};  // the generation of its handle
   };
+  static constexpr std::uint32_t nobody = 0;
 
-  static std::uint64_t generation_of(std::uint64_t handle) { return handle >> 24 & 0xffffffff; }
+  static std::uint32_t generation_of(std::uint64_t handle) {
+    return static_cast<std::uint32_t>(handle >> 24);
+  }
 
   Slot* find(std::uint64_t index) {
     if (index >= static_cast<std::uint64_t>(block_slots) * max_blocks) return nullptr;
@@ -201,11 +221,14 @@ class HandleTable {
     return handle >> 56 == kind_ ? find(handle & 0xffffff) : nullptr;
   }
 
-  static bool occupy(Slot& slot) {
-    return !slot.is_occupied.exchange(true, std::memory_order_seq_cst);
+  // Occupies what nobody does.
+  static std::uint32_t occupant_before(Slot& slot, std::uint32_t generation) {
+    std::uint32_t before = nobody;
+    (void)slot.occupant.compare_exchange_strong(before, generation, std::memory_order_seq_cst);
+    return before;
   }
   void leave(Slot& slot) {
-    slot.is_occupied.store(false, std::memory_order_release);
+    slot.occupant.store(nobody, std::memory_order_release);
     if (has_fence_) [[likely]]
       std::atomic_signal_fence(std::memory_order_seq_cst);
     else
@@ -221,9 +244,10 @@ class HandleTable {
   // third thread may be in it: then that one clears up, or who removes it.
   [[gnu::noinline]] void clear_up(Slot& slot) {
     std::uint64_t state = slot.state.load(std::memory_order_seq_cst);
-    while (is_left_over(state) && occupy(slot)) {
+    while (is_left_over(state) &&
+           occupant_before(slot, static_cast<std::uint32_t>(state >> 32)) == nobody) {
       const bool is_ours = take_own_pin(slot, state);
-      slot.is_occupied.store(false, std::memory_order_seq_cst);
+      slot.occupant.store(nobody, std::memory_order_seq_cst);
       if (is_ours) unpin(slot.index);
       state = slot.state.load(std::memory_order_seq_cst);
     }

@@ -133,6 +133,8 @@ Status Process::begin_log(const Settings& settings) {
   tell_version(fmt::format("Gyre {}", version_text()));
   for (const auto& [name, value] : given_settings())
     log_info(Subsystem::env, "{} is \"{}\"", name, printable(value));
+  if (!communicators.has_process_fence())
+    log_info(Subsystem::init, "the kernel refuses membarrier: small calls take some 10 ns longer");
   return {};
 }
 

@@ -6,8 +6,14 @@
 #include "lib/call/pre_mul_sum_ops.h"
 #include "tests/support/catch.h"
 
+#include <cerrno>
 #include <climits>
+#include <cstddef>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <set>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <thread>
 
 namespace handle_table_test {
@@ -21,6 +27,49 @@ struct Counted {
   ~Counted() { --alive_; }
   std::atomic<int>& alive_;
 };
+
+// From here on this thread's membarrier fails with EPERM, as in some sandboxes.
+bool deny_process_fence() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(rules), rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Threads enter whatever is there, while this one replaces it. How many objects are left over.
+int left_over_after(HandleTable<Counted>& table, int rounds) {
+  std::atomic<int> alive{0}, inside{0};
+  std::atomic<std::uint64_t> shared{table.insert(std::make_unique<Counted>(alive))};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      while (!over) {
+        if (const auto entry = table.enter(shared.load())) {
+          if (entry->alive_ < 1) std::abort();
+          ++inside;
+        }
+      }
+    });
+  for (int round = 0; round < rounds || inside == 0; ++round) {
+    const std::uint64_t handle = shared.load();
+    const std::uint64_t next = table.insert(std::make_unique<Counted>(alive));
+    // Nobody has this handle yet, so nobody is in for longer than a look takes.
+    if (!table.occupy(next)) std::abort();
+    table.leave(next);
+    shared = next;
+    if (!table.remove(handle)) std::abort();
+  }
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  if (!table.remove(shared)) std::abort();
+  return alive;
+}
 
 }  // namespace
 
@@ -142,30 +191,27 @@ TEST_CASE("an entered object outlives its removal, and goes with the last who ho
 }
 
 TEST_CASE("threads that enter, remove and insert at once leave nothing alive", "[comm]") {
-  std::atomic<int> alive{0}, inside{0};
   HandleTable<Counted> table(0xC1, 1);
-  std::atomic<std::uint64_t> shared{table.insert(std::make_unique<Counted>(alive))};
-  std::atomic<bool> over{false};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i)
-    threads.emplace_back([&] {
-      while (!over) {
-        if (const auto entry = table.enter(shared.load())) {
-          if (entry->alive_ < 1) std::abort();
-          ++inside;
-        }
-      }
-    });
-  for (int round = 0; round < 20000; ++round) {
-    const std::uint64_t handle = shared.load();
-    shared = table.insert(std::make_unique<Counted>(alive));
-    if (!table.remove(handle)) std::abort();
-  }
-  over = true;
-  for (std::thread& thread : threads) thread.join();
-  CHECK(table.remove(shared));
-  CHECK(inside > 0);
-  CHECK(alive == 0);
+  CHECK(left_over_after(table, 20000) == 0);
+}
+
+TEST_CASE("nothing stays alive where the kernel refuses a fence for all threads", "[comm]") {
+  int left_over = -1, left_over_later = -1;
+  bool has_fence = true, had_fence = false, is_denied = false;
+  std::thread([&] {
+    HandleTable<Counted> earlier(0xC1, 1);
+    had_fence = earlier.has_process_fence();
+    is_denied = deny_process_fence();
+    HandleTable<Counted> table(0xC1, 1);
+    has_fence = table.has_process_fence();
+    left_over = left_over_after(table, 20000);
+    left_over_later = left_over_after(earlier, 200);
+  }).join();
+  REQUIRE(is_denied);
+  CHECK(has_fence == false);
+  CHECK(left_over == 0);
+  CAPTURE(had_fence);
+  CHECK(left_over_later == 0);
 }
 
 TEST_CASE("handles stay apart when their generations turn", "[comm]") {
