@@ -49,14 +49,11 @@ class Communicator {
   // Begins it and says what to advance. The outcome is read before anything else is begun. What is
   // thrown has broken the communicator. `more`: another collective of its group follows.
   Resumable& begin(const Request& request, bool more = false) {
-    try {
+    return breaking_if_thrown([&]() -> Resumable& {
       if (request.transfers != nullptr) return begin_transfers(request);
       collective_op_->begin(request, more);
       return *collective_op_;
-    } catch (...) {
-      (void)fail(Status::out_of_memory());
-      throw;
-    }
+    });
   }
   // A collective that is like the one before, if nothing is queued; see CollectiveOp.
   CollectiveOp::Repeated repeat(const CollectiveCall& call) {
@@ -64,19 +61,20 @@ class Communicator {
       return CollectiveOp::Repeated::not_this;
     return collective_op_->repeat(call, join_op_->wait_policy());
   }
-  // What goes on with one that waits.
-  Resumable& take_over(const Request& request) {
-    collective_op_->take_over(request);
-    return *collective_op_;
-  }
   // The same of a short send or receive; see ImmediateTransfer.
   ImmediateTransfer::Outcome transfer_now(const Transfer& transfer, std::uint64_t count) {
     if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
       return ImmediateTransfer::Outcome::not_this;
     return immediate_transfer_->carry_out(transfer, count, join_op_->wait_policy());
   }
-  Resumable& take_over_transfer(const Request& request) {
-    return begin_transfers(request, &immediate_transfer_->record());
+  // What goes on with either, where it waits. As with `begin`.
+  Resumable& take_over(const Request& request) {
+    return breaking_if_thrown([&]() -> Resumable& {
+      if (request.transfers != nullptr)
+        return begin_transfers(request, &immediate_transfer_->record());
+      collective_op_->take_over(request);
+      return *collective_op_;
+    });
   }
   // As `begin`; the work stays where it is until that is finished.
   Resumable& begin(const Work& work, bool more = false);
@@ -123,6 +121,15 @@ class Communicator {
  private:
   Communicator(const Services& services, int size, int rank, CommunicatorOptions options);
   Resumable& begin_transfers(const Request& request, const OperationRecord* so_far = nullptr);
+  template <typename Begin>
+  Resumable& breaking_if_thrown(const Begin& begin) {
+    try {
+      return begin();
+    } catch (...) {
+      (void)fail(Status::out_of_memory());
+      throw;
+    }
+  }
 
   const std::atomic<bool>& process_is_over_;
   CommunicatorState state_;

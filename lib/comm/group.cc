@@ -111,8 +111,7 @@ Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Req
 }
 
 Status carry_on(StreamWorker& worker, Communicator& communicator, const Request& request) {
-  Resumable& operation = request.transfers == nullptr ? communicator.take_over(request)
-                                                      : communicator.take_over_transfer(request);
+  Resumable& operation = communicator.take_over(request);
   Resumable* const all[] = {&operation};
   if (!operation.finished()) worker.run(all, communicator.wait_policy());
   return operation.outcome();

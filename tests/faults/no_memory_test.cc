@@ -67,6 +67,32 @@ const Kind kinds[] = {
        return gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
                             nullptr);
      }},
+    {"a small all-reduce that repeats, and waits", 4,
+     [](int rank, gyreComm_t comm, Values given, Values got) {
+       gyreResult_t result = gyreSuccess;
+       for (int i = 0; i < 3 && result == gyreSuccess; ++i) {
+         if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+         result = gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
+                                nullptr);
+       }
+       return result == gyreSuccess && got[3] != ranks ? gyreInternalError : result;
+     }},
+    {"short receives that wait", 4,
+     [](int rank, gyreComm_t comm, Values given, Values got) {
+       gyreResult_t result = gyreSuccess;
+       for (std::size_t i = 0; i < 4; ++i) {
+         if (rank == 1) {
+           std::this_thread::sleep_for(std::chrono::milliseconds(3));
+           given[i] = static_cast<float>(i);
+           result = gyreSend(&given[i], 1, gyreFloat, 0, comm, nullptr);
+         } else {
+           result = gyreRecv(&got[i], 1, gyreFloat, 1, comm, nullptr);
+         }
+         if (result != gyreSuccess) return result;
+         if (rank == 0 && got[i] != static_cast<float>(i)) return gyreInternalError;
+       }
+       return result;
+     }},
     {"a large all-reduce", 300'000,
      [](int, gyreComm_t comm, Values given, Values got) {
        return gyreAllReduce(given.data(), got.data(), given.size(), gyreFloat, gyreSum, comm,
