@@ -1,0 +1,193 @@
+// Small calls that repeat, and short sends and receives, in trouble: what goes wrong in their
+// middle or between them is told as for any other call.
+#include "tests/support/base/mentions.h"
+#include "tests/support/catch.h"
+#include "tests/support/comm/ranks.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace short_calls_test {
+
+using namespace gyre::tests;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+gyreResult_t sum(std::size_t count, gyreDataType_t type, gyreRedOp_t op, gyreComm_t comm) {
+  std::array<double, 16> in{}, out{};
+  return gyreAllReduce(in.data(), out.data(), count, type, op, comm, nullptr);
+}
+
+gyreResult_t receive(std::size_t count, gyreDataType_t type, int tag, gyreComm_t comm, int peer) {
+  std::array<double, 16> place{};
+  return gyreRecvTagged(place.data(), count, type, peer, tag, nullptr, nullptr, comm, nullptr);
+}
+
+// A rank's part of messages to and fro, so that they take the short way from then on.
+gyreResult_t ping_pong(int rank, gyreComm_t comm, std::size_t count = 2, int tag = 0) {
+  const std::array<float, 16> in{};
+  const auto send = [&] {
+    return gyreSendTagged(in.data(), count, gyreFloat, 1 - rank, tag, comm, nullptr);
+  };
+  if (rank == 0)
+    if (const gyreResult_t sent = send(); sent != gyreSuccess) return sent;
+  const gyreResult_t received = receive(count, gyreFloat, tag, comm, 1 - rank);
+  return received != gyreSuccess || rank == 0 ? received : send();
+}
+
+// What a rank calls, each time alike.
+using Act = std::function<gyreResult_t(int rank, gyreComm_t comm)>;
+const Act usual_sum = [](int, gyreComm_t comm) { return sum(2, gyreFloat, gyreSum, comm); };
+const Act usual_barrier = [](int, gyreComm_t comm) { return gyreBarrier(comm, nullptr); };
+const Act usual_messages = [](int rank, gyreComm_t comm) { return ping_pong(rank, comm); };
+
+void expect_repeated(const Act& act, int rank, gyreComm_t comm, Complaints& complaints) {
+  for (int i = 0; i < 20; ++i)
+    complaints.expect(act(rank, comm) == gyreSuccess, gyreGetLastError(comm));
+}
+
+}  // namespace
+
+TEST_CASE("an abort by another thread ends a small call that waits, whenever it comes", "[comm]") {
+  const Act waiting[] = {usual_sum, usual_barrier,
+                         [](int, gyreComm_t comm) { return receive(2, gyreFloat, 0, comm, 1); }};
+  const Act before[] = {usual_sum, usual_barrier, usual_messages};
+  for (const std::size_t kind : {0, 1, 2})
+    for (const int delay_us : {0, 2, 10, 30, 100, 1000, 10'000}) {
+      std::atomic<bool> is_over{false};
+      on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+        expect_repeated(before[kind], rank, comm, complaints);
+        if (rank == 1) {
+          while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          return (void)gyreCommAbort(comm);
+        }
+        std::atomic<bool> has_begun{false};
+        gyreResult_t result = gyreSuccess;
+        std::thread caller([&] {
+          has_begun = true;
+          result = waiting[kind](0, comm);
+        });
+        while (!has_begun) std::this_thread::yield();
+        const auto start = Clock::now();
+        while (Clock::now() - start < std::chrono::microseconds(delay_us)) continue;
+        complaints.expect(gyreCommAbort(comm) == gyreSuccess, gyreGetLastError(nullptr));
+        caller.join();
+        complaints.expect(seconds_since(start) < 3, "the call outlived the abort");
+        complaints.expect(result == gyreAborted || result == gyreInvalidArgument,
+                          gyreGetErrorString(result));
+        is_over = true;
+      });
+    }
+}
+
+TEST_CASE("small calls end when another thread destroys their communicator", "[comm]") {
+  for (const Act& act : {usual_sum, usual_barrier})
+    for (int round = 0; round < 30; ++round)
+      on_ranks(1, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+        std::atomic<int> calls{0};
+        std::thread destroyer([&] {
+          while (calls < 5 + round) std::this_thread::yield();
+          // Refused while a call is inside.
+          gyreResult_t destroyed = gyreInvalidUsage;
+          while (destroyed == gyreInvalidUsage) destroyed = gyreCommDestroy(comm);
+          complaints.expect(destroyed == gyreSuccess, gyreGetErrorString(destroyed));
+        });
+        gyreResult_t result = gyreSuccess;
+        for (; result == gyreSuccess || result == gyreInvalidUsage; ++calls)
+          result = act(rank, comm);
+        destroyer.join();
+        complaints.expect(result == gyreInvalidArgument, gyreGetErrorString(result));
+      });
+}
+
+TEST_CASE("a call that differs from those before it is told on both ranks", "[mismatch]") {
+  struct Odd {
+    const char* name;
+    Act before, odd;
+    std::vector<const char*> words;
+  };
+  const Odd kinds[] = {
+      {"count",
+       usual_sum,
+       [](int, gyreComm_t comm) { return sum(3, gyreFloat, gyreSum, comm); },
+       {"of 2 float (sum)", "of 3 float (sum)"}},
+      {"type",
+       usual_sum,
+       [](int, gyreComm_t comm) { return sum(2, gyreInt32, gyreSum, comm); },
+       {"2 float", "2 int32"}},
+      {"op",
+       usual_sum,
+       [](int, gyreComm_t comm) { return sum(2, gyreFloat, gyreMax, comm); },
+       {"(sum)", "(max)"}},
+      {"function", usual_sum, usual_barrier, {"gyreAllReduce", "gyreBarrier"}},
+      {"long message",
+       usual_messages,
+       [](int rank, gyreComm_t comm) { return ping_pong(rank, comm, 3); },
+       {"2 of float", "3 of float"}},
+  };
+  for (const Odd& kind : kinds)
+    on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      expect_repeated(kind.before, rank, comm, complaints);
+      const auto start = Clock::now();
+      gyreResult_t result = (rank == 1 ? kind.odd : kind.before)(rank, comm);
+      if (result == gyreSuccess) result = gyreBarrier(comm, nullptr);
+      const std::string text = gyreGetLastError(comm);
+      const std::string who = std::string(kind.name) + ", rank " + std::to_string(rank) + ": ";
+      complaints.expect(result == gyreMismatch, who + text);
+      for (const char* word : kind.words) complaints.expect(mentions(text, word), who + text);
+      complaints.expect(seconds_since(start) < 3, who + "it took too long");
+    });
+}
+
+TEST_CASE("a peer that leaves after small calls is told to who waits for it", "[comm]") {
+  for (const Act& act : {usual_sum, usual_barrier, usual_messages})
+    on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      expect_repeated(act, rank, comm, complaints);
+      if (rank == 1) return;  // it destroys its communicator
+      const auto start = Clock::now();
+      const gyreResult_t result = act(rank, comm);
+      complaints.expect(result == gyreMismatch, gyreGetLastError(comm));
+      complaints.expect(mentions(gyreGetLastError(comm), "has left"), gyreGetLastError(comm));
+      complaints.expect(seconds_since(start) < 3, "it took too long");
+    });
+}
+
+TEST_CASE("small calls keep their order with calls on streams and in groups", "[comm]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    for (const unsigned flags : {0U, static_cast<unsigned>(GYRE_STREAM_BY_CALLER)}) {
+      gyreStream_t stream = nullptr;
+      complaints.expect(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess, "no stream");
+      int total = 0, expected = 0;  // each call sums it over both ranks
+      for (int i = 0; i < 400; ++i) {
+        const bool queues = i % 7 == 3, groups = i % 11 == 5;
+        if (i % 20 == 0) {
+          complaints.expect(gyreStreamSynchronize(stream) == gyreSuccess, "stream");
+          total = rank + 1;
+        }
+        expected = i % 20 == 0 ? 3 : 2 * expected;
+        if (groups) (void)gyreGroupStart();
+        complaints.expect(gyreAllReduce(&total, &total, 1, gyreInt32, gyreSum, comm,
+                                        queues ? stream : nullptr) == gyreSuccess,
+                          gyreGetLastError(comm));
+        if (groups) complaints.expect(gyreGroupEnd() == gyreSuccess, gyreGetLastError(comm));
+        // One without a stream comes after what is queued.
+        if (!queues)
+          complaints.expect(total == expected, "a wrong sum in call " + std::to_string(i));
+      }
+      complaints.expect(gyreStreamDestroy(stream) == gyreSuccess, "the stream stays");
+    }
+  });
+}
+
+}  // namespace short_calls_test
