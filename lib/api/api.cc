@@ -19,7 +19,7 @@ template <typename Make>
   const Status status = caught([&]() -> Status {
     Request request;
     GYRE_TRY(make(communicator, request));
-    return carry_on(process().worker, communicator, request);
+    return carry_on(process().worker, communicator, communicator.take_over(request));
   });
   return in_group(comm, status);
 }

@@ -5,15 +5,40 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+#include <span>
+#include <utility>
+
 namespace gyre::comm {
 namespace {
+
+// Nothing: it is for the long way.
+std::optional<Status> carry_out_short(ShortGroup& group) {
+  Process& here = process();
+  if (here.worker.has_work_of_callers()) return std::nullopt;
+  const auto entry = here.communicators.enter(group.handle);
+  if (!entry) return std::nullopt;
+  const auto outcome = entry->transfer_now(group);
+  if (outcome == ImmediateTransfer::Outcome::not_this) return std::nullopt;
+  if (outcome == ImmediateTransfer::Outcome::done) [[likely]]
+    return Status();
+  const std::span<const Transfer> left = group.all();
+  group.count = 0;
+  Status status = carry_on(here.worker, *entry, entry->take_over(left));
+  if (!status.ok()) entry->remember(status);
+  return status;
+}
 
 Status end_group() {
   CallerState& state = caller();
   if (state.group_depth == 0) return invalid_usage("gyreGroupEnd without gyreGroupStart");
   if (--state.group_depth > 0) return {};
+  if (state.short_group.count > 0 && state.group_error.ok())
+    if (auto ended = carry_out_short(state.short_group)) return *std::move(ended);
   std::vector<GroupedCall> calls = std::exchange(state.group, {});
   Status spoiled = std::exchange(state.group_error, Status());
+  if (spoiled.ok()) spoiled = move_short_group(calls);
+  state.short_group.count = 0;
   if (!spoiled.ok())
     return JoiningCalls(calls)
         .give_up(std::move(spoiled))

@@ -47,10 +47,7 @@ Status begin_join(gyreComm_t* comm, const trust::UniqueId& id, int nranks, int r
   const auto handle = call.communicator->handle();
   call.work.joins = true;
   *comm = reinterpret_cast<gyreComm_t>(handle);
-  if (caller().group_depth > 0) {
-    caller().group.push_back(std::move(call));
-    return {};
-  }
+  if (caller().group_depth > 0) return keep_in_group(std::move(call));
   std::vector<GroupedCall> calls;
   calls.push_back(std::move(call));
   Status status = carry_out(process().worker, std::move(calls));

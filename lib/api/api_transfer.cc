@@ -67,53 +67,71 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   return request;
 }
 
+// Whether it is short, and its arguments are as usual: an error is for the long way.
+bool is_short(const TransferCall& call, Transfer& transfer) {
+  const bool sends = call.function == Function::send;
+  if (call.type < 0 || call.type >= gyreNumTypes || call.count > ImmediateTransfer::max_bytes ||
+      call.peer < 0 || call.tag < (sends ? 0 : any_tag))
+    return false;
+  const auto type = static_cast<ElementType>(call.type);
+  transfer = {.sends = sends,
+              .input = static_cast<const std::byte*>(call.send),
+              .output = static_cast<std::byte*>(call.receive),
+              .bytes = call.count * element_bytes(type),
+              .type = type,
+              .peer = call.peer,
+              .tag = call.tag,
+              .source = call.source,
+              .received_tag = call.received_tag};
+  const auto address = reinterpret_cast<std::uintptr_t>(sends ? call.send : call.receive);
+  return transfer.bytes <= ImmediateTransfer::max_bytes &&
+         address <= address_end - transfer.bytes && (address != 0 || transfer.bytes == 0);
+}
+
 [[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm,
-                                     const TransferCall& call) {
-  const Status status = caught([&]() -> Status {
-    gyreStream_t none = nullptr;
-    exec::StreamState asked;
-    GYRE_ASSIGN(const Request request, checked(communicator, call, none, asked));
-    return carry_on(process().worker, communicator, request);
+                                     const Transfer& transfer) {
+  const Status status = caught([&] {
+    return carry_on(process().worker, communicator, communicator.take_over({&transfer, 1}));
   });
   return in_group(comm, status);
 }
 
-// The short way of a short message. False: it is not this call; an error is for the long way.
-bool is_immediate(const TransferCall& call, gyreComm_t comm, gyreResult_t& result) {
-  const bool sends = call.function == Function::send;
-  if (call.type < 0 || call.type >= gyreNumTypes || call.count > ImmediateTransfer::max_bytes)
-    return false;
-  const auto type = static_cast<ElementType>(call.type);
-  Transfer transfer{.sends = sends,
-                    .input = static_cast<const std::byte*>(call.send),
-                    .output = static_cast<std::byte*>(call.receive),
-                    .bytes = call.count * element_bytes(type),
-                    .type = type,
-                    .peer = call.peer,
-                    .tag = call.tag,
-                    .source = call.source,
-                    .received_tag = call.received_tag};
-  const auto address = reinterpret_cast<std::uintptr_t>(sends ? call.send : call.receive);
-  const bool fits = transfer.bytes <= ImmediateTransfer::max_bytes &&
-                    address <= address_end - transfer.bytes &&
-                    (address != 0 || transfer.bytes == 0);
-  Process* const here = known_process();
-  if (!fits || call.peer < 0 || call.tag < (sends ? 0 : any_tag) || here == nullptr ||
-      !is_outside_groups() || here->worker.has_work_of_callers())
-    return false;
-  const auto entry = here->communicators.enter(reinterpret_cast<std::uintptr_t>(comm));
+// The short way. False: it is not this call.
+bool is_immediate(Process& here, const Transfer& transfer, std::size_t count, gyreComm_t comm,
+                  gyreResult_t& result) {
+  if (here.worker.has_work_of_callers()) return false;
+  const auto entry = here.communicators.enter(reinterpret_cast<std::uintptr_t>(comm));
   if (!entry) return false;
-  const auto outcome = entry->transfer_now(transfer, call.count);
+  const auto outcome = entry->transfer_now(transfer, count);
   if (outcome == ImmediateTransfer::Outcome::not_this) return false;
   result = gyreSuccess;
   if (outcome == ImmediateTransfer::Outcome::waits) [[unlikely]]
-    result = go_on(*entry, comm, call);
+    result = go_on(*entry, comm, transfer);
+  return true;
+}
+
+// The same in a group, at whose end it will be carried out.
+bool joins_short_group(Process& here, const Transfer& transfer, gyreComm_t comm) {
+  CallerState& state = caller();
+  const auto handle = reinterpret_cast<std::uintptr_t>(comm);
+  if (!state.group.empty() || !state.group_error.ok() || !state.short_group.takes(handle))
+    return false;
+  const auto entry = here.communicators.enter(handle);
+  if (!entry || !entry->may_transfer_now(transfer)) return false;
+  state.short_group.add(handle, transfer);
   return true;
 }
 
 gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
   gyreResult_t result = gyreSuccess;
-  if (stream == nullptr && is_immediate(call, comm, result)) return result;
+  Transfer transfer;
+  Process* const here = stream == nullptr ? known_process() : nullptr;
+  if (here != nullptr && is_short(call, transfer)) {
+    const bool is_done = is_outside_groups()
+                             ? is_immediate(*here, transfer, call.count, comm, result)
+                             : joins_short_group(*here, transfer, comm);
+    if (is_done) return result;
+  }
   const Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const DeviceScope scope(*pin);

@@ -76,6 +76,29 @@ Status enter_and_carry_out(Communicator& communicator, const Request& request) {
   return carry_out_now(process().worker, communicator, request);
 }
 
+Status move_short_group(std::vector<GroupedCall>& calls) {
+  ShortGroup& group = caller().short_group;
+  const std::span<const Transfer> all = group.all();
+  group.count = 0;
+  for (const Transfer& one : all) {
+    GroupedCall call;
+    GYRE_ASSIGN(call.communicator, find_communicator(reinterpret_cast<gyreComm_t>(group.handle)));
+    Request& request = call.work.request;
+    request.function = one.sends ? Function::send : Function::receive;
+    request.count = one.bytes / element_bytes(one.type);
+    request.type = one.type;
+    request.transfers = std::make_shared<const std::vector<Transfer>>(1, one);
+    calls.push_back(std::move(call));
+  }
+  return {};
+}
+
+Status keep_in_group(GroupedCall call) {
+  GYRE_TRY(move_short_group(caller().group));
+  caller().group.push_back(std::move(call));
+  return {};
+}
+
 // A non-blocking communicator's calls without a stream go to its own.
 Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream) {
   GroupedCall call;
@@ -89,10 +112,7 @@ Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream
   call.communicator = std::move(pin);
   call.work = std::move(work);
   call.background = background;
-  if (caller().group_depth > 0) {
-    caller().group.push_back(std::move(call));
-    return {};
-  }
+  if (caller().group_depth > 0) return keep_in_group(std::move(call));
   std::vector<GroupedCall> calls;
   calls.push_back(std::move(call));
   return carry_out(process().worker, std::move(calls));

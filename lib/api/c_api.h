@@ -29,6 +29,11 @@ Status enter_and_carry_out(Communicator& communicator, const Request& request);
 // Carries the work out, queues it on its stream, or keeps it for the end of the group.
 Status submit(HandleTable<Communicator>::Pin pin, Work work, gyreStream_t stream);
 
+// Keeps it for the end of the open group.
+Status keep_in_group(GroupedCall call);
+// The calls of the thread's short group, as usual ones behind `calls`.
+Status move_short_group(std::vector<GroupedCall>& calls);
+
 // A refused call spoils the open group, if there is one: nothing of it will be carried out.
 gyreResult_t in_group(gyreComm_t comm, const Status& status) noexcept;
 

@@ -46,6 +46,14 @@ Communicator::~Communicator() {
   if (state_.membership && (may_leave_ || !process_is_over_)) state_.membership->leave();
 }
 
+Resumable& Communicator::take_over(std::span<const Transfer> left) {
+  return breaking_if_thrown([&]() -> Resumable& {
+    Request request;
+    request.transfers = std::make_shared<const std::vector<Transfer>>(left.begin(), left.end());
+    return begin_transfers(request, &immediate_transfer_->record());
+  });
+}
+
 Resumable& Communicator::begin_transfers(const Request& request, const OperationRecord* so_far) {
   auto idle = std::ranges::find_if(sendrecv_ops_, [](const auto& one) { return one->is_idle(); });
   if (idle == sendrecv_ops_.end())

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,15 +68,22 @@ class Communicator {
       return ImmediateTransfer::Outcome::not_this;
     return immediate_transfer_->carry_out(transfer, count, join_op_->wait_policy());
   }
-  // What goes on with either, where it waits. As with `begin`.
+  bool may_transfer_now(const Transfer& transfer) {
+    return immediate_transfer_->may_carry_out(transfer);
+  }
+  ImmediateTransfer::Outcome transfer_now(ShortGroup& group) {
+    if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return ImmediateTransfer::Outcome::not_this;
+    return immediate_transfer_->carry_out(group, join_op_->wait_policy());
+  }
+  // What goes on with one that waits. As with `begin`.
   Resumable& take_over(const Request& request) {
     return breaking_if_thrown([&]() -> Resumable& {
-      if (request.transfers != nullptr)
-        return begin_transfers(request, &immediate_transfer_->record());
       collective_op_->take_over(request);
       return *collective_op_;
     });
   }
+  Resumable& take_over(std::span<const Transfer> left);
   // As `begin`; the work stays where it is until that is finished.
   Resumable& begin(const Work& work, bool more = false);
   // The key of the messages of the next split: the same on all ranks, another for each; a split

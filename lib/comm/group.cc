@@ -110,8 +110,7 @@ Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Req
   return operation.outcome();
 }
 
-Status carry_on(StreamWorker& worker, Communicator& communicator, const Request& request) {
-  Resumable& operation = communicator.take_over(request);
+Status carry_on(StreamWorker& worker, const Communicator& communicator, Resumable& operation) {
   Resumable* const all[] = {&operation};
   if (!operation.finished()) worker.run(all, communicator.wait_policy());
   return operation.outcome();

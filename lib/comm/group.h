@@ -30,9 +30,8 @@ class JoiningCalls {
 // The same for one collective without a stream: the path that small messages take.
 Status carry_out_now(StreamWorker& worker, Communicator& communicator, const Request& request);
 
-// Goes on with a collective that waits (CollectiveOp::repeat), or with a send or receive
-// (ImmediateTransfer).
-Status carry_on(StreamWorker& worker, Communicator& communicator, const Request& request);
+// Goes on with what Communicator::take_over gave.
+Status carry_on(StreamWorker& worker, const Communicator& communicator, Resumable& operation);
 
 // Returns when nothing of it is queued on host streams: what a call without a stream comes after,
 // and what is left before it ends. An error if the process ends before that.

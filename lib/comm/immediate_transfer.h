@@ -5,6 +5,8 @@
 
 #include "lib/comm/backend.h"
 #include "lib/comm/communicator_state.h"
+#include "lib/comm/short_group.h"
+#include "lib/comm/short_wait.h"
 #include "lib/sendrecv/host_exchange.h"
 #include "lib/sendrecv/inline_message.h"
 
@@ -23,15 +25,24 @@ class ImmediateTransfer {
   enum class Outcome : std::uint8_t { not_this, done, waits };
   // Of a transfer that is checked, and of at most max_bytes.
   Outcome carry_out(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
-    if (exchange_ == nullptr) [[unlikely]]
-      exchange_ = backend_.host_exchange();
-    if (exchange_ == nullptr || !state_.is_sound()) [[unlikely]]
+    if (!is_ready()) [[unlikely]]
       return Outcome::not_this;
     return transfer.sends ? send(transfer, count) : receive(transfer, count, policy);
   }
+  // Whether it knows the peer, so that a group may have the transfer.
+  bool may_carry_out(const Transfer& transfer) {
+    return is_ready() && exchange_->is_near(transfer.peer);
+  }
+  // The same of all of a group. waits: the group still has those that SendRecvOp has to go on with.
+  Outcome carry_out(ShortGroup& group, const WaitPolicy& policy);
   const OperationRecord& record() const { return record_; }
 
  private:
+  bool is_ready() {
+    if (exchange_ == nullptr) [[unlikely]]
+      exchange_ = backend_.host_exchange();
+    return exchange_ != nullptr && state_.is_sound();
+  }
   Outcome send(const Transfer& transfer, std::uint64_t count) {
     exec::SendPort* const port = exchange_->ready_to_send(transfer);
     if (port == nullptr) [[unlikely]]
@@ -54,6 +65,9 @@ class ImmediateTransfer {
     return Outcome::done;
   }
   bool await(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
+  bool can_begin(const ShortGroup& group);
+  void send_all(ShortGroup& group);
+  ShortWait take_all(ShortGroup& group);
 
   CommunicatorState& state_;
   Backend& backend_;

@@ -71,6 +71,7 @@ void forget_in_child() {
   if (Process* here = current.exchange(nullptr); here != nullptr) before_fork = here;
   CallerState& state = caller();
   state.group_depth = 0;
+  state.short_group.count = 0;
   if (!state.group.empty()) new std::vector<GroupedCall>(std::move(state.group));
   state.group_error = {};
   forget_logged_ranks();

@@ -11,6 +11,7 @@
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_machine.h"
 #include "lib/comm/ring_searches.h"
+#include "lib/comm/short_group.h"
 #include "lib/comm/stream.h"
 #include "lib/loaded/shared_ucp.h"
 #include "lib/loaded/shared_verbs.h"
@@ -36,7 +37,8 @@ struct GroupedCall {
 
 struct CallerState {
   int group_depth = 0;
-  std::vector<GroupedCall> group;
+  ShortGroup short_group;          // empty where `group` is not
+  std::vector<GroupedCall> group;  // the open group, or what is left of it
   Status group_error;
   std::string last_error = "no error";
   std::string shown_error;  // what gyreGetLastError returned

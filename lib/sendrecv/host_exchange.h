@@ -45,12 +45,13 @@ class HostExchange final : public Exchange {
     return box->is_clear() ? box : nullptr;
   }
 
- private:
   bool is_near(int peer) const {
     const auto index = static_cast<std::size_t>(peer);
     return index < near_.size() && near_[index].send != nullptr && failed_.ok() &&
            links_.all_open();
   }
+
+ private:
   void note_near(int peer);
   void begin_send(const PendingTransfer& send);
   Status begin_receive(const PendingTransfer& receive);

@@ -118,6 +118,73 @@ TEST_CASE("calls alone keep the order of messages of all lengths and tags", "[p2
   }
 }
 
+// Groups of short messages alone take lines at once; one that is longer, or one too many, sends all
+// the long way.
+TEST_CASE("groups of short messages keep their order, also with longer ones", "[p2p]") {
+  constexpr std::size_t lengths[] = {2, 0, 9, 108, 1, 40, 109, 7, 3, 5000};  // of 4 bytes
+  for (const Variables& path : paths()) {
+    const WithVariables variables(path);
+    on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+      for (int round = 0; round < 120; ++round) {
+        const int messages = 1 + round % 7 / 2 + round % 31 / 28 * 3;  // to each
+        const auto count = [&](int i) {
+          return lengths[static_cast<std::size_t>(round + i) % (round % 3 == 0 ? 10 : 6)];
+        };
+        std::vector<Ints> out, in;
+        for (int i = 0; i < messages; ++i)
+          for (int peer = 0; peer < 3; ++peer) {
+            out.push_back(numbers(count(i), rank, peer, i));
+            in.emplace_back(count(i));
+          }
+        (void)gyreGroupStart();
+        for (int i = 0; i < messages; ++i)
+          for (int peer = 0; peer < 3; ++peer) {
+            const auto place = static_cast<std::size_t>(3 * i + peer);
+            (void)send(out[place], peer, comm, i % 2);
+            (void)receive(in[place], peer, comm, i % 2);
+          }
+        complaints.expect(gyreGroupEnd() == gyreSuccess, gyreGetLastError(comm));
+        for (int i = 0; i < messages; ++i)
+          for (int peer = 0; peer < 3; ++peer)
+            complaints.expect(
+                in[static_cast<std::size_t>(3 * i + peer)] == numbers(count(i), peer, rank, i),
+                "wrong data of message " + std::to_string(i) + " in group " +
+                    std::to_string(round));
+      }
+    });
+  }
+}
+
+TEST_CASE("a group of short messages waits for peers that are late, or ends with an error",
+          "[p2p]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    const auto swap = [&](std::size_t count) {
+      const Ints out(count, rank);
+      Ints in(count, -1);
+      (void)gyreGroupStart();
+      (void)send(out, 1 - rank, comm);
+      (void)receive(in, 1 - rank, comm);
+      const gyreResult_t result = gyreGroupEnd();
+      complaints.expect(result != gyreSuccess || in == Ints(count, 1 - rank), "wrong data");
+      return result;
+    };
+    for (int i = 0; i < 20; ++i) {
+      if (rank == i % 2 && i > 5) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      complaints.expect(swap(2) == gyreSuccess, gyreGetLastError(comm));
+    }
+    // A refused call spoils the group, and its message is not sent.
+    Ints in(2);
+    (void)gyreGroupStart();
+    (void)send(Ints(2, 77), 1 - rank, comm);
+    complaints.expect(gyreSend(in.data(), 2, gyreInt32, 2, comm, nullptr) == gyreInvalidArgument,
+                      "it took a peer that is none");
+    complaints.expect(gyreGroupEnd() == gyreInvalidArgument, "it was carried out");
+    complaints.expect(swap(3) == gyreSuccess, gyreGetLastError(comm));
+    // Of another length: both hear of both.
+    complaints.expect(swap(rank == 0 ? 2 : 3) == gyreMismatch, gyreGetLastError(comm));
+  });
+}
+
 TEST_CASE("messages of a pair arrive in the order they were sent", "[p2p]") {
   for (const Variables& path : paths()) {
     const WithVariables variables(path);

@@ -32,13 +32,19 @@ static void message(int sender) {
 }
 static void sent(void) { message(0); }
 static void received(void) { message(1); }
+static void swapped(void) {
+  check(gyreGroupStart());
+  check(gyreSend(in, 2, gyreFloat32, 1 - rank, comm, NULL));
+  check(gyreRecv(out, 2, gyreFloat32, 1 - rank, comm, NULL));
+  check(gyreGroupEnd());
+}
 
 static const struct {
   const char* name;
   void (*call)(void);
 } kinds[] = {{"all_reduce", all_reduce}, {"barrier", barrier},       {"broadcast", broadcast},
              {"all_gather", all_gather}, {"all_to_all", all_to_all}, {"send", sent},
-             {"receive", received}};
+             {"receive", received},      {"group", swapped}};
 
 /* Not inlined, and under this name: what is counted. */
 __attribute__((noinline)) void counted_window(void (*call)(void)) {
