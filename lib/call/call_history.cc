@@ -76,11 +76,15 @@ void CallHistory::begin_run(const CallRecord& call) {
   begun_.store(number + 1, std::memory_order_release);        // pairs with the acquire in find
 }
 
-std::optional<Status> CallHistory::begin(const CallRecord& call) {
+bool CallHistory::change(const CallRecord& call) {
   if (last_.sequence == 0 || !call.agrees_with(last_)) begin_run(call);
   last_ = call;
   newest_.store(call.sequence, std::memory_order_release);  // pairs with compare's and question's
-  if (!asked_ahead_.load(std::memory_order_acquire)) [[likely]]
+  return !asked_ahead_.load(std::memory_order_acquire);
+}
+
+std::optional<Status> CallHistory::begin(const CallRecord& call) {
+  if (change(call)) [[likely]]
     return std::nullopt;
   const std::lock_guard lock(mutex_);
   std::optional<Status> mismatch;

@@ -45,6 +45,8 @@ class CallHistory {
     newest_.store(sequence, std::memory_order_release);  // as in begin
     return !asked_ahead_.load(std::memory_order_acquire);
   }
+  // And of one that is not.
+  bool change(const CallRecord& call);
   // The owner's thread: of all calls up to the last one, alike where those are. In what messages
   // say of their call, it tells that an earlier one differed, whose own messages nobody looked at.
   std::uint64_t hash() const { return history_; }

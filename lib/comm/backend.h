@@ -30,6 +30,8 @@ namespace gyre::comm {
 
 class CommunicatorState;
 class HostExchange;
+class RepeatableCalls;
+struct RepeatableCall;
 
 class Backend {
  public:
@@ -77,12 +79,12 @@ class Backend {
 
   // The one for calls in host memory, for which a communicator on a GPU has one as well.
   virtual Backend& on_host() = 0;
-  // Whether `begin` may follow at once: the call before was of this kind.
-  virtual bool is_bound(const Request& request, const CallRecord& record) const = 0;
+  // Whether `begin` may follow at once: one of the calls before was of this kind.
+  virtual bool is_bound(const Request& request, const CallRecord& record) = 0;
   // InvalidUsage and InvalidArgument: what the settings rule out they rule out on all ranks, and
   // nothing has happened.
   virtual Status choose(const Request& request) = 0;
-  virtual const tune::Choice& choice() const = 0;  // it lies always there
+  virtual const tune::Choice& choice() const = 0;
   // By channel; they stay as long as the communicator.
   virtual std::span<const plan::Plan> chosen_plans() const = 0;
   virtual bool is_open() const = 0;
@@ -97,7 +99,10 @@ class Backend {
   // Of the kind of call that is bound: its lines, if it takes nothing else. A call may begin and
   // end by them alone. Null: it takes more.
   virtual exec::LineRun* own_lines() { return nullptr; }
-  // A call that was begun so goes on by `advance`.
+  // The kinds that may do so, and the place among them of what is bound, if it is one; else null.
+  virtual RepeatableCalls* repeatable_calls() { return nullptr; }
+  virtual RepeatableCall* repeatable_place() { return nullptr; }
+  // A call that was begun so, of the last of those kinds, goes on by `advance`.
   virtual void take_over(const Request&, std::uint64_t /*sequence*/) {}
   // Why `advance` failed.
   virtual Status error() const = 0;

@@ -17,11 +17,10 @@ constexpr std::int64_t max_recall_ns = 500 * ns_per_ms;
 }  // namespace
 
 void CollectiveOp::begin(const Request& request, bool more) {
-  repeatable_.lines = nullptr;
+  if (repeatable_ != nullptr) repeatable_->set_last(nullptr);
   request_ = &request;
   more_follow_ = more;
-  if (request.on_host || backend_ != &of_communicator_) [[unlikely]]
-    use(request.on_host ? of_communicator_.on_host() : of_communicator_);
+  backend_ = request.on_host ? &of_communicator_.on_host() : &of_communicator_;
   stage_ = Stage::opening;
   OperationBase::begin();
   call_ = CallRecord::of(request, ++sequence_);
@@ -52,7 +51,7 @@ void CollectiveOp::bind() {
 }
 
 void CollectiveOp::launch() {
-  record_.choose(*choice_);
+  record_.choose(backend_->choice());
   stage_ = Stage::running;
   note_repeatable();
   const Backend::State begun = backend_->begin(*request_, call_.sequence, more_follow_);
@@ -69,7 +68,9 @@ void CollectiveOp::note_repeatable() {
       request.function == Function::split || request.block_bytes() >= timed_flight_bytes ||
       logs_trace(Subsystem::coll))
     return;
-  RepeatableCall& next = repeatable_;
+  RepeatableCall* const place = backend_->repeatable_place();
+  if (place == nullptr) return;
+  RepeatableCall& next = *place;
   next.lines = backend_->own_lines();
   next.own_buffer = request.function == Function::barrier ? backend_->barrier_byte() : nullptr;
   next.count = request.count;
@@ -80,26 +81,32 @@ void CollectiveOp::note_repeatable() {
   next.buffers = BufferShape::of(request.collective, state_.size, state_.rank,
                                  state_.rank == request.root, request.block_bytes());
   FlightCall flight = flight_call(request, 0);
-  flight.algorithm = record_.algorithm_code(*choice_);
-  flight.protocol = static_cast<std::uint8_t>(choice_->protocol);
+  flight.algorithm = record_.algorithm_code(backend_->choice());
+  flight.protocol = static_cast<std::uint8_t>(backend_->choice().protocol);
   next.flight = ShortFlight::of(flight);
+  next.record = call_;
+  next.signature = signature_of(request);
+  repeatable_->set_last(place);
 }
 
 CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const WaitPolicy& policy) {
-  RepeatableCall& last = repeatable_;
-  if (!last.is_like(call)) [[unlikely]]
+  RepeatableCall* const kind = repeatable_ != nullptr ? repeatable_->find(call) : nullptr;
+  if (kind == nullptr) [[unlikely]]
     return Repeated::not_this;
   const void* send = call.send;
   void* receive = call.receive;
-  if (last.own_buffer != nullptr) send = receive = last.own_buffer;
-  if (!last.buffers.fits(send, receive) || !state_.is_sound()) [[unlikely]]
+  if (kind->own_buffer != nullptr) send = receive = kind->own_buffer;
+  if (!kind->buffers.fits(send, receive) || !state_.is_sound()) [[unlikely]]
     return Repeated::not_this;
   call_.sequence = ++sequence_;
-  record_.begin(call_.sequence, static_cast<std::uint8_t>(last.function), last.flight);
-  exec::LineRun& lines = *last.lines;
+  record_.begin(call_.sequence, static_cast<std::uint8_t>(kind->function), kind->flight);
+  exec::LineRun& lines = *kind->lines;
   lines.begin(static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), nullptr);
   CallHistory* const history = state_.call_history.get();
-  if (history != nullptr && !history->repeat(call_.sequence)) [[unlikely]]
+  const bool goes_on = kind != repeatable_->last()
+                           ? change_to(*kind)
+                           : history == nullptr || history->repeat(call_.sequence);
+  if (!goes_on) [[unlikely]]
     return Repeated::waits;
   if (lines.advance() != exec::LineRun::State::done) {
     const Repeated how = run_lines(lines, policy);
@@ -107,6 +114,19 @@ CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const Wa
   }
   record_.end_well();
   return Repeated::done;
+}
+
+// The last call was another one. False: see CallHistory::change.
+[[gnu::noinline]] bool CollectiveOp::change_to(RepeatableCall& kind) {
+  repeatable_->set_last(&kind);
+  const std::uint64_t sequence = call_.sequence;
+  call_ = kind.record;
+  call_.sequence = sequence;
+  CallHistory* const history = state_.call_history.get();
+  if (history == nullptr) return true;
+  const bool goes_on = history->change(call_);
+  kind.lines->set_signature(hash_with(kind.signature, history->hash()));
+  return goes_on;
 }
 
 [[gnu::noinline]] CollectiveOp::Repeated CollectiveOp::run_lines(exec::LineRun& lines,

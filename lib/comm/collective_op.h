@@ -1,7 +1,7 @@
 // CollectiveOp: runs the collectives of one communicator, one at a time. It opens links, then has
 // the backend carry the call out.
 //
-// A small call that is like the one before takes a shorter way: `repeat`. It writes what tools and
+// A small call that is like one of the last takes a shorter way: `repeat`. It writes what tools and
 // peers see of the call, and runs the lines that are bound. It leaves the unusual to the long way,
 // before the call has begun, or in its middle by `take_over`.
 #pragma once
@@ -9,6 +9,7 @@
 #include "lib/call/collective_call.h"
 #include "lib/comm/backend.h"
 #include "lib/comm/operation_base.h"
+#include "lib/comm/repeatable_calls.h"
 
 #include <cstdint>
 
@@ -19,9 +20,9 @@ class CollectiveOp final : public OperationBase {
   CollectiveOp(CommunicatorState& state, Backend& backend)
       : OperationBase(state, WaitLane::collective),
         of_communicator_(backend),
-        sequence_(static_cast<std::uint64_t>(state.options.settings.first_sequence)) {
-    use(backend);
-  }
+        backend_(&backend),
+        sequence_(static_cast<std::uint64_t>(state.options.settings.first_sequence)),
+        repeatable_(backend.repeatable_calls()) {}
   // With `more` collectives of a group to come.
   void begin(const Request& request, bool more);
   // not_this: nothing has happened. waits: it has begun, and `take_over` has to follow, with the
@@ -52,32 +53,12 @@ class CollectiveOp final : public OperationBase {
   void time_out(const Tracing::TraceVerdict& verdict) override;
   std::string waiting() const override;
 
-  // The call that is bound, if it may be repeated.
-  struct RepeatableCall {
-    exec::LineRun* lines = nullptr;   // null: it may not
-    std::byte* own_buffer = nullptr;  // of a function that has no buffers
-    std::uint64_t count = 0;
-    Function function = Function::all_reduce;
-    int type = 0, op = 0, root = 0;
-    BufferShape buffers;
-    ShortFlight flight;
-
-    bool is_like(const CollectiveCall& call) const {
-      return lines != nullptr && function == call.function && count == call.count &&
-             type == call.type && op == call.op && root == call.root;
-    }
-  };
   void note_repeatable();
+  bool change_to(RepeatableCall& kind);
   Repeated run_lines(exec::LineRun& lines, const WaitPolicy& policy);
 
-  void use(Backend& backend) {
-    backend_ = &backend;
-    choice_ = &backend.choice();
-  }
-
-  Backend* backend_ = nullptr;            // of this call
-  const tune::Choice* choice_ = nullptr;  // its
   Backend& of_communicator_;
+  Backend* backend_;  // of this call
   const Request* request_ = nullptr;
   bool more_follow_ = false;
   Stage stage_ = Stage::opening;
@@ -85,8 +66,8 @@ class CollectiveOp final : public OperationBase {
   // of them, which come round after 6 days of calls of half a microsecond.
   std::uint64_t sequence_;
   CallRecord call_;
-  RepeatableCall repeatable_;
-  Status verdict_;  // while recalling
+  RepeatableCalls* const repeatable_;  // null: none
+  Status verdict_;                     // while recalling
   std::int64_t recall_until_ns_ = 0;
 };
 

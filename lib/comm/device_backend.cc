@@ -152,7 +152,7 @@ Status DeviceBackend::await_departure(DeviceRegions& regions, RegisteredMemory& 
 // ------------------------------------------------------------------------------ a collective
 
 // Calls on the host are not counted here, but messages tell of them.
-bool DeviceBackend::is_bound(const Request& request, const CallRecord& record) const {
+bool DeviceBackend::is_bound(const Request& request, const CallRecord& record) {
   return bound_for_.sequence != 0 && request.tables == nullptr && bound_for_.agrees_with(record) &&
          bound_history_ == history();
 }

@@ -48,7 +48,7 @@ class DeviceBackend final : public Backend, public Watched {
   Status deregister_buffer(std::uint64_t handle) override;
 
   Backend& on_host() override { return *host_; }
-  bool is_bound(const Request& request, const CallRecord& record) const override;
+  bool is_bound(const Request& request, const CallRecord& record) override;
   Status choose(const Request& request) override;
   const tune::Choice& choice() const override { return chosen_.choice; }
   std::span<const plan::Plan> chosen_plans() const override { return chosen_.by_channel; }

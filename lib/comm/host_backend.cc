@@ -235,81 +235,114 @@ Status HostBackend::deregister_buffer(std::uint64_t handle) {
 
 // ------------------------------------------------------------------------------ a collective
 
+bool HostBackend::is_bound(const Request& request, const CallRecord& record) {
+  if (request.tables != nullptr) return false;
+  const auto fits = [&](const BoundCall& one) {
+    return one.made_for.sequence != 0 && one.made_for.agrees_with(record);
+  };
+  if (!fits(*current_)) {
+    const auto found = std::ranges::find_if(bound_calls_, fits);
+    if (found == bound_calls_.end()) return false;
+    current_ = &*found;
+  }
+  repeatable_.note_use(repeatable_.at(place_of(*current_)));
+  return true;
+}
+
+// One that is free, or was not used for longest.
+HostBackend::BoundCall& HostBackend::oldest() {
+  return *std::ranges::min_element(bound_calls_, {}, [this](const BoundCall& one) {
+    return one.made_for.sequence == 0 ? 0 : repeatable_.at(place_of(one)).used;
+  });
+}
+
 Status HostBackend::choose(const Request& request) {
-  bound_for_ = {};
   is_running_ = false;
-  GYRE_ASSIGN(chosen_, plans_.choose(request, tuning_));
-  current_ = &prepared_[chosen_.plan];
-  if (64ULL * chosen_.plan->message_chunks() > transport::max_line_message_bytes(fifo_shape()))
-    chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);
+  current_ = &oldest();
+  BoundCall& next = *current_;
+  next.made_for = {};
+  repeatable_.at(place_of(next)) = {};
+  GYRE_ASSIGN(next.chosen, plans_.choose(request, tuning_));
+  next.plan = &prepared_[next.chosen.plan];
+  if (64ULL * next.chosen.plan->message_chunks() > transport::max_line_message_bytes(fifo_shape()))
+    next.chosen.choice.protocol = plan::without_lines(next.chosen.choice.protocol);
   return {};
 }
 
-Status HostBackend::begin_opening() { return links_->open(*chosen_.plan); }
+Status HostBackend::begin_opening() { return links_->open(*current_->chosen.plan); }
 
 Result<bool> HostBackend::open(bool& moved) {
   GYRE_TRY(links_->advance(moved));
   return links_->plan_is_open();
 }
 
-// Kept until another kind of call comes: most are like the one before.
+// Kept until as many other kinds of calls have come since.
 Status HostBackend::bind(const Request& request, const CallRecord& record) {
-  if (!current_->is_open) current_->bound = links_->bind(*chosen_.plan);
-  current_->is_open = true;
-  binding_.bind(request, *chosen_.plan, chosen_.choice.piece_bytes);
-  call_ = {};
-  call_.geometry = binding_.geometry();
-  call_.input_bytes = binding_.input_bytes();
-  call_.output_bytes = binding_.output_bytes();
-  const std::uint64_t scratch_bytes = chosen_.plan->scratch_chunks() * call_.geometry.piece_bytes;
-  if (current_->scratch.size() < scratch_bytes) current_->scratch.resize(scratch_bytes);
-  call_.scratch = current_->scratch.data();
+  BoundCall& bound = *current_;
+  const plan::Plan& plan = *bound.chosen.plan;
+  if (!bound.plan->is_open) bound.plan->bound = links_->bind(plan);
+  bound.plan->is_open = true;
+  bound.binding.bind(request, plan, bound.chosen.choice.piece_bytes);
+  exec::Call& call = bound.call;
+  call = {};
+  call.geometry = bound.binding.geometry();
+  call.input_bytes = bound.binding.input_bytes();
+  call.output_bytes = bound.binding.output_bytes();
+  const std::uint64_t scratch_bytes = plan.scratch_chunks() * call.geometry.piece_bytes;
+  if (bound.scratch.size() < scratch_bytes) bound.scratch.resize(scratch_bytes);
+  call.scratch = bound.scratch.data();
   // Only with equal blocks does a rank know where the peer's block for it lies.
-  call_.pairs = request.collective == plan::Collective::all_to_all;
-  call_.lends = !call_.pairs || request.tables == nullptr;
-  call_.rank = static_cast<std::uint32_t>(state_.rank);
-  call_.type = request.type;
-  call_.op = request.op;
-  call_.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(state_.size) : 1;
-  call_.protocol = chosen_.choice.protocol;
+  call.pairs = request.collective == plan::Collective::all_to_all;
+  call.lends = !call.pairs || request.tables == nullptr;
+  call.rank = static_cast<std::uint32_t>(state_.rank);
+  call.type = request.type;
+  call.op = request.op;
+  call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(state_.size) : 1;
+  call.protocol = bound.chosen.choice.protocol;
   // Past the cache only what would push everything else out of it: several times the second level.
-  call_.streamed = call_.output_bytes >= 16ULL << 20;
-  call_.signature = signature_of(request);
-  if (state_.call_history != nullptr)
-    call_.signature = hash_with(call_.signature, state_.call_history->hash());
-  if (call_.protocol == plan::Protocol::line) {
-    lines_.bind(current_->bound, call_);
-    call_.lines = &lines_;
+  call.streamed = call.output_bytes >= 16ULL << 20;
+  bound.signature = signature_of(request);
+  if (call.protocol == plan::Protocol::line) {
+    bound.lines.bind(bound.plan->bound, call);
+    call.lines = &bound.lines;
   }
-  bound_for_ = record;
-  if (request.tables != nullptr) bound_for_.sequence = 0;
+  bound.made_for = record;
+  if (request.tables != nullptr) bound.made_for.sequence = 0;
+  repeatable_.note_use(repeatable_.at(place_of(bound)));
   return {};
 }
 
-void HostBackend::take_buffers(const Request& request, std::uint64_t sequence) {
-  call_.input = request.input;
-  call_.output = request.output;
-  call_.in_place = request.in_place;
-  call_.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
-  call_.sequence = sequence;
+// What is not bound: the buffers, and what the calls before it tell.
+void HostBackend::prepare(const Request& request, std::uint64_t sequence) {
+  exec::Call& call = current_->call;
+  call.input = request.input;
+  call.output = request.output;
+  call.in_place = request.in_place;
+  call.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
+  call.sequence = sequence;
+  call.signature = current_->signature;
+  if (state_.call_history != nullptr)
+    call.signature = hash_with(call.signature, state_.call_history->hash());
+  if (call.lines != nullptr) call.lines->set_signature(call.signature);
 }
 
 void HostBackend::take_over(const Request& request, std::uint64_t sequence) {
-  take_buffers(request, sequence);
-  launch_.take_over(current_->bound, call_);
+  current_ = &bound_calls_[repeatable_.last_place()];
+  prepare(request, sequence);
+  launch_.take_over(current_->plan->bound, current_->call);
   is_running_ = true;
   has_told_refusal_ = false;
 }
 
 Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence, bool) {
-  take_buffers(request, sequence);
-  if (chosen_.choice.protocol == plan::Protocol::direct && !is_one_process_) {
-    call_.input_place = call_.output_place = {};
-    if (call_.input != nullptr) call_.input_place = regions_.find(call_.input, call_.input_bytes);
-    if (call_.output != nullptr)
-      call_.output_place = regions_.lend(call_.output, call_.output_bytes);
+  prepare(request, sequence);
+  exec::Call& call = current_->call;
+  if (call.protocol == plan::Protocol::direct && !is_one_process_) {
+    call.input_place = call.output_place = {};
+    if (call.input != nullptr) call.input_place = regions_.find(call.input, call.input_bytes);
+    if (call.output != nullptr) call.output_place = regions_.lend(call.output, call.output_bytes);
   }
-  launch_.begin(current_->bound, call_);
+  launch_.begin(current_->plan->bound, call);
   is_running_ = true;
   has_told_refusal_ = false;
   return State::moved;
@@ -319,8 +352,8 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
 bool HostBackend::withdraw(int by) {
   const std::string what =
       fmt::format("rank {} stopped in the middle of writing into {} bytes at {}", by,
-                  call_.output_bytes, static_cast<const void*>(call_.output));
-  const Status done = regions_.withdraw(call_.output);
+                  current_->call.output_bytes, static_cast<const void*>(current_->call.output));
+  const Status done = regions_.withdraw(current_->call.output);
   if (done.ok())
     log_warn(
         "{}: this rank no longer shares these bytes with any peer. Calls on them are slower until "
@@ -335,8 +368,8 @@ bool HostBackend::withdraw(int by) {
 }
 
 void HostBackend::end_loan() {
-  regions_.end_loan(call_.output);
-  call_.output_place = {};
+  regions_.end_loan(current_->call.output);
+  current_->call.output_place = {};
 }
 
 Status HostBackend::look_at_peers(std::int64_t now_ns, std::int64_t limit_ns) {

@@ -7,10 +7,13 @@
 #include "lib/comm/gpu_nics.h"
 #include "lib/comm/plan_chooser.h"
 #include "lib/comm/rank_layout.h"
+#include "lib/comm/repeatable_calls.h"
 #include "lib/links/links.h"
 #include "lib/sendrecv/host_exchange.h"
 #include <gyre/gyre.h>
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <span>
@@ -56,13 +59,11 @@ class HostBackend final : public Backend {
   Status deregister_buffer(std::uint64_t handle) override;
 
   Backend& on_host() override { return *this; }
-  bool is_bound(const Request& request, const CallRecord& record) const override {
-    return bound_for_.sequence != 0 && request.tables == nullptr && bound_for_.agrees_with(record);
-  }
+  bool is_bound(const Request& request, const CallRecord& record) override;
   Status choose(const Request& request) override;
-  const tune::Choice& choice() const override { return chosen_.choice; }
-  std::span<const plan::Plan> chosen_plans() const override { return chosen_.by_channel; }
-  bool is_open() const override { return current_->is_open; }
+  const tune::Choice& choice() const override { return current_->chosen.choice; }
+  std::span<const plan::Plan> chosen_plans() const override { return current_->chosen.by_channel; }
+  bool is_open() const override { return current_->plan->is_open; }
   Status begin_opening() override;
   Result<bool> open(bool& moved) override;
   Status bind(const Request& request, const CallRecord& record) override;
@@ -73,14 +74,19 @@ class HostBackend final : public Backend {
     return state;
   }
   exec::LineRun* own_lines() override {
-    return call_.lines != nullptr && call_.lines->is_self_sufficient() ? call_.lines : nullptr;
+    exec::LineRun* const lines = current_->call.lines;
+    return lines != nullptr && lines->is_self_sufficient() ? lines : nullptr;
+  }
+  RepeatableCalls* repeatable_calls() override { return &repeatable_; }
+  RepeatableCall* repeatable_place() override {
+    return own_lines() != nullptr ? &repeatable_.at(place_of(*current_)) : nullptr;
   }
   void take_over(const Request& request, std::uint64_t sequence) override;
   Status error() const override { return launch_.error(); }
   exec::Launch::RecallResult recall() override { return launch_.recall(); }
   bool withdraw(int by) override;
   void close() override {
-    if (call_.output_place.region != transport::region_staged) end_loan();
+    if (current_->call.output_place.region != transport::region_staged) end_loan();
   }
 
   Blocked blocked() const override { return is_running_ ? launch_.blocked() : links_->blocked(); }
@@ -102,14 +108,28 @@ class HostBackend final : public Backend {
   Result<topology::Locality> own_locality() const;
   void log_candidates() const;
   void end_loan();
-  void take_buffers(const Request& request, std::uint64_t sequence);
+  void prepare(const Request& request, std::uint64_t sequence);
 
   // A plan with its links, kept for good.
   struct CachedPlan {
     bool is_open = false;
     exec::BoundPlan bound;
-    std::vector<std::byte> scratch;
   };
+  // A kind of call with its plan. It stays where it is, as launches refer to it.
+  struct BoundCall {
+    PlanChooser::PlanChoice chosen;
+    CachedPlan* plan = nullptr;  // of the chosen one
+    Binding binding;
+    exec::Call call;      // bound with it
+    exec::LineRun lines;  // bound with it, where that goes by lines
+    std::vector<std::byte> scratch;
+    CallRecord made_for;          // sequence 0: for nothing that may come again
+    std::uint64_t signature = 0;  // without the history
+  };
+  std::size_t place_of(const BoundCall& one) const {
+    return static_cast<std::size_t>(&one - bound_calls_.data());
+  }
+  BoundCall& oldest();
 
   CommunicatorState& state_;
   const Services& services_;
@@ -124,12 +144,9 @@ class HostBackend final : public Backend {
   std::unique_ptr<Links> links_;  // with the next, once all have joined
   std::unique_ptr<HostExchange> exchange_;
   std::map<const plan::Plan*, CachedPlan> prepared_;
-  PlanChooser::PlanChoice chosen_;
-  CachedPlan* current_ = nullptr;  // of the chosen plan
-  Binding binding_;
-  exec::Call call_;       // bound with it
-  exec::LineRun lines_;   // bound with it, where that goes by lines
-  CallRecord bound_for_;  // sequence 0: for nothing that may come again
+  std::array<BoundCall, RepeatableCalls::max_kinds> bound_calls_;
+  BoundCall* current_ = &bound_calls_[0];
+  RepeatableCalls repeatable_;  // at the same places
   exec::Launch launch_;
   bool is_one_process_ = false;    // all ranks are of this one
   bool is_running_ = false;        // the launch; else links open

@@ -26,6 +26,8 @@ class LineRun {
   // For calls of this kind, whatever their buffers. `call` may go; what its layouts refer to, and
   // the ports, stay as long as calls are run.
   void bind(const BoundPlan& bound, const Call& call);
+  // Of the calls from now on; it is bound with that of its first one.
+  void set_signature(std::uint64_t signature) { signature_ = signature; }
   // Whether one list holds all, and no port needs a turn for its own sake: `advance` is then all
   // that a call needs, from its begin to its end.
   bool is_self_sufficient() const { return is_whole_ && !needs_progress_; }

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -50,6 +51,12 @@ gyreResult_t ping_pong(int rank, gyreComm_t comm, std::size_t count = 2, int tag
 using Act = std::function<gyreResult_t(int rank, gyreComm_t comm)>;
 const Act usual_sum = [](int, gyreComm_t comm) { return sum(2, gyreFloat, gyreSum, comm); };
 const Act usual_barrier = [](int, gyreComm_t comm) { return gyreBarrier(comm, nullptr); };
+const Act in_turn = [](int, gyreComm_t comm) {
+  for (std::size_t count = 1; count < 4; ++count)
+    if (const gyreResult_t result = sum(count, gyreFloat, gyreSum, comm); result != gyreSuccess)
+      return result;
+  return gyreBarrier(comm, nullptr);
+};
 const Act usual_messages = [](int rank, gyreComm_t comm) { return ping_pong(rank, comm); };
 
 void expect_repeated(const Act& act, int rank, gyreComm_t comm, Complaints& complaints) {
@@ -131,6 +138,17 @@ TEST_CASE("a call that differs from those before it is told on both ranks", "[mi
        [](int, gyreComm_t comm) { return sum(2, gyreFloat, gyreMax, comm); },
        {"(sum)", "(max)"}},
       {"function", usual_sum, usual_barrier, {"gyreAllReduce", "gyreBarrier"}},
+      {"one of several",
+       in_turn,
+       [](int, gyreComm_t comm) {
+         (void)sum(1, gyreFloat, gyreSum, comm);
+         return sum(3, gyreFloat, gyreSum, comm);
+       },
+       {"of 2 float (sum)", "of 3 float (sum)"}},
+      {"order",
+       in_turn,
+       [](int, gyreComm_t comm) { return gyreBarrier(comm, nullptr); },
+       {"of 1 float (sum)", "gyreBarrier"}},
       {"long message",
        usual_messages,
        [](int rank, gyreComm_t comm) { return ping_pong(rank, comm, 3); },
@@ -148,6 +166,53 @@ TEST_CASE("a call that differs from those before it is told on both ranks", "[mi
       for (const char* word : kind.words) complaints.expect(mentions(text, word), who + text);
       complaints.expect(seconds_since(start) < 3, who + "it took too long");
     });
+}
+
+// More kinds than a communicator keeps, in an order that all ranks share.
+TEST_CASE("small calls of many kinds in any order give the right values", "[comm]") {
+  const int n = GENERATE(2, 3, 5);
+  on_ranks(n, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::uint32_t state = 7;
+    for (int i = 0; i < 2000; ++i) {
+      state = state * 1664525 + 1013904223;
+      const int kind = static_cast<int>(state >> 16) % (i % 500 < 250 ? 5 : 13);
+      const int root = kind % n;
+      std::array<int, 16> in{}, out{};
+      in.fill(rank + i);
+      int expected = n * (n - 1) / 2 + n * i;
+      gyreResult_t result = gyreSuccess;
+      if (kind == 0) {
+        result = gyreBarrier(comm, nullptr);
+        out[0] = expected;
+      } else if (kind < 4) {
+        const auto count = static_cast<std::size_t>(kind);
+        result = gyreAllReduce(in.data(), out.data(), count, gyreInt32, gyreSum, comm, nullptr);
+      } else if (kind == 4) {
+        out = in;
+        result = gyreAllReduce(out.data(), out.data(), 1, gyreInt32, gyreMax, comm, nullptr);
+        expected = n - 1 + i;
+      } else if (kind < 8) {
+        result = gyreBroadcast(in.data(), out.data(), 2, gyreInt32, root, comm, nullptr);
+        expected = root + i;
+      } else if (kind < 10) {
+        result = gyreReduce(in.data(), out.data(), 1, gyreInt32, gyreSum, root, comm, nullptr);
+        if (rank != root) out[0] = expected;
+      } else if (kind == 10) {
+        result = gyreAllGather(in.data(), out.data(), 1, gyreInt32, comm, nullptr);
+        out[0] = out[static_cast<std::size_t>(n - 1)];
+        expected = n - 1 + i;
+      } else if (kind == 11) {
+        result = gyreReduceScatter(in.data(), out.data(), 2, gyreInt32, gyreSum, comm, nullptr);
+      } else {
+        result = gyreAlltoAll(in.data(), out.data(), 1, gyreInt32, comm, nullptr);
+        expected = i;
+      }
+      complaints.expect(result == gyreSuccess && out[0] == expected,
+                        "call " + std::to_string(i) + " of kind " + std::to_string(kind) + ": " +
+                            std::to_string(out[0]) + " " + gyreGetLastError(comm));
+      if (!complaints.none_yet()) return;
+    }
+  });
 }
 
 TEST_CASE("a peer that leaves after small calls is told to who waits for it", "[comm]") {

@@ -24,6 +24,12 @@ static void broadcast(void) { check(gyreBroadcast(in, out, 2, gyreFloat32, 1, co
 static void all_gather(void) { check(gyreAllGather(in, out, 2, gyreFloat32, comm, NULL)); }
 static void all_to_all(void) { check(gyreAlltoAll(in, out, 1, gyreFloat32, comm, NULL)); }
 
+static void in_turn(void) {
+  all_reduce();
+  barrier();
+  broadcast();
+}
+
 static void message(int sender) {
   if (rank == sender)
     check(gyreSend(in, 2, gyreFloat32, 1 - rank, comm, NULL));
@@ -44,7 +50,7 @@ static const struct {
   void (*call)(void);
 } kinds[] = {{"all_reduce", all_reduce}, {"barrier", barrier},       {"broadcast", broadcast},
              {"all_gather", all_gather}, {"all_to_all", all_to_all}, {"send", sent},
-             {"receive", received},      {"group", swapped}};
+             {"receive", received},      {"group", swapped},         {"in_turn", in_turn}};
 
 /* Not inlined, and under this name: what is counted. */
 __attribute__((noinline)) void counted_window(void (*call)(void)) {
