@@ -22,6 +22,19 @@ struct TransferCall {
   int* received_tag = nullptr;
 };
 
+Transfer transfer_of(const TransferCall& call) {
+  const auto type = static_cast<ElementType>(call.type);
+  return {.sends = call.function == Function::send,
+          .input = static_cast<const std::byte*>(call.send),
+          .output = static_cast<std::byte*>(call.receive),
+          .bytes = call.count * element_bytes(type),
+          .type = type,
+          .peer = call.peer,
+          .tag = call.tag,
+          .source = call.source,
+          .received_tag = call.received_tag};
+}
+
 // Kernels tell messages apart by their order alone.
 Status check_without_tags(const TransferCall& call) {
   if (call.tag != 0 || call.peer == any_source || call.source != nullptr ||
@@ -47,16 +60,7 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   GYRE_ASSIGN(const bool is_drivers, communicator.backend().take_stream(stream, asked));
   GYRE_TRY(check_buffer(communicator, sends ? "sendbuff" : "recvbuff",
                         sends ? call.send : call.receive, bytes));
-  Transfer transfer;
-  transfer.sends = sends;
-  transfer.input = static_cast<const std::byte*>(call.send);
-  transfer.output = static_cast<std::byte*>(call.receive);
-  transfer.bytes = bytes;
-  transfer.type = static_cast<ElementType>(call.type);
-  transfer.peer = call.peer;
-  transfer.tag = call.tag;
-  transfer.source = call.source;
-  transfer.received_tag = call.received_tag;
+  Transfer transfer = transfer_of(call);
   if (is_drivers) transfer.stream = std::exchange(stream, nullptr);
   if (is_at_once(communicator, stream)) transfer.asked = &asked;
   Request request;
@@ -68,24 +72,15 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
 }
 
 // Whether it is short, and its arguments are as usual: an error is for the long way.
-bool is_short(const TransferCall& call, Transfer& transfer) {
+bool is_short(const TransferCall& call) {
   const bool sends = call.function == Function::send;
   if (call.type < 0 || call.type >= gyreNumTypes || call.count > ImmediateTransfer::max_bytes ||
       call.peer < 0 || call.tag < (sends ? 0 : any_tag))
     return false;
-  const auto type = static_cast<ElementType>(call.type);
-  transfer = {.sends = sends,
-              .input = static_cast<const std::byte*>(call.send),
-              .output = static_cast<std::byte*>(call.receive),
-              .bytes = call.count * element_bytes(type),
-              .type = type,
-              .peer = call.peer,
-              .tag = call.tag,
-              .source = call.source,
-              .received_tag = call.received_tag};
+  const std::uint64_t bytes = call.count * element_bytes(static_cast<ElementType>(call.type));
   const auto address = reinterpret_cast<std::uintptr_t>(sends ? call.send : call.receive);
-  return transfer.bytes <= ImmediateTransfer::max_bytes &&
-         address <= address_end - transfer.bytes && (address != 0 || transfer.bytes == 0);
+  return bytes <= ImmediateTransfer::max_bytes && address <= address_end - bytes &&
+         (address != 0 || bytes == 0);
 }
 
 [[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm,
@@ -124,9 +119,9 @@ bool joins_short_group(Process& here, const Transfer& transfer, gyreComm_t comm)
 
 gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
   gyreResult_t result = gyreSuccess;
-  Transfer transfer;
   Process* const here = stream == nullptr ? known_process() : nullptr;
-  if (here != nullptr && is_short(call, transfer)) {
+  if (here != nullptr && is_short(call)) {
+    const Transfer transfer = transfer_of(call);
     const bool is_done = is_outside_groups()
                              ? is_immediate(*here, transfer, call.count, comm, result)
                              : joins_short_group(*here, transfer, comm);
