@@ -18,7 +18,10 @@ void start_counters(const FifoView& view) {
   }
 }
 
+// Once for each sleep: until the sleeper runs, more messages may come, and each would ask the
+// kernel again. Before the word changes, which wakes a sleeper that announces itself meanwhile.
 void ring(Bell& bell) {
+  bell.sleeping.store(0, std::memory_order_relaxed);
   bell.rung.fetch_add(1, std::memory_order_release);
   wake_futex(&bell.rung);
 }

@@ -37,7 +37,7 @@ struct alignas(counter_spacing) Counter {
 
 // `rung` changes at each wake-up, and turns: a sleeper compares it with what it was a moment ago,
 // and sleeps 1 ms at most, so 2^32 wake-ups do not pass unseen. `sleeping` is set by the one end
-// that may sleep here.
+// that may sleep here, and taken back by whoever rings first.
 struct alignas(counter_spacing) Bell {
   std::atomic<std::uint32_t> rung;
   std::atomic<std::uint32_t> sleeping;

@@ -148,6 +148,28 @@ TEST_CASE("a sender has exactly as much credit as there are slots", "[slots]") {
   CHECK(writer.drained());
 }
 
+TEST_CASE("a sleeper is rung once, however many messages come before it runs", "[slots]") {
+  const FifoShape shape{4, 16, 4096};
+  const auto memory = make_fifo(shape);
+  Bell& bell = memory->view.control->receiver_bell;
+  SlotWriter slots(memory->view);
+  LineWriter lines(memory->view);
+  const auto send_all = [&] {
+    slots.commit(1, message_flag(slots.tail() + 1, signature), DeliveryMode::staged);
+    for (int i = 0; i < 3; ++i) lines.write(nullptr, 0, signature);
+  };
+  send_all();
+  CHECK(bell.rung == 0);  // nobody sleeps
+  for (const std::uint32_t sleeps : {1U, 2U}) {
+    WaitSet set;
+    arm_bell(bell, set);
+    if (sleeps == 1) send_all();
+    lines.write(nullptr, 0, signature);
+    CHECK(bell.rung == sleeps);
+    disarm_bell(bell);
+  }
+}
+
 TEST_CASE("the longest line message finds credit wherever the fifo stands", "[slots]") {
   for (const std::uint32_t count : {1U, 2U, 4U, 8U, 128U}) {
     const FifoShape shape{2, count, 128};
