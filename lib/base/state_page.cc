@@ -11,6 +11,7 @@
 #include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gyre {
@@ -192,7 +193,7 @@ RankState::~RankState() {
 
 void RankState::note_caller() {
   caller_ = pthread_self();
-  memory_->caller.store(static_cast<std::uint64_t>(gettid()), std::memory_order_relaxed);
+  memory_->caller.store(static_cast<std::uint64_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
 }
 
 void RankState::tell_wait(WaitLane lane, WaitRecord wait) {

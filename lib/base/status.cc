@@ -1,9 +1,10 @@
 #include "lib/base/status.h"
 
+#include "lib/base/errno_text.h"
+
 #include <fmt/core.h>
 
 #include <atomic>
-#include <cstring>
 #include <new>
 
 namespace gyre {
@@ -72,9 +73,7 @@ Code Status::failure_code() const { return detail_->code; }
 std::string_view Status::failure_message() const { return detail_->message; }
 
 Status Status::from_errno(std::string call, int error_number) {
-  const char* name = strerrorname_np(error_number);
-  return Status(Code::SystemError, fmt::format("{}: {} ({})", call, name ? name : "errno",
-                                               strerrordesc_np(error_number)));
+  return Status(Code::SystemError, fmt::format("{}: {}", call, errno_text(error_number)));
 }
 
 // Never destroyed: threads may ask while the process ends.

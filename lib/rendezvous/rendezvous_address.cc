@@ -1,5 +1,6 @@
 #include "lib/rendezvous/rendezvous_address.h"
 
+#include "lib/base/errno_text.h"
 #include "lib/base/log.h"
 #include "lib/rendezvous/host_port.h"
 #include "lib/trust/derive.h"
@@ -309,7 +310,7 @@ Result<FileDescriptor> connect_to_address(const RendezvousAddress& point, Wait& 
     if (error == 0) return socket;
     if (is_shortage(error))
       return Status::from_errno(fmt::format("connecting to {}", point.text), error);
-    *reason = strerrorname_np(error);
+    *reason = errno_name(error);
   }
   if (!has_family)
     return Status::from_errno(fmt::format("connecting to {}", point.text), EAFNOSUPPORT);

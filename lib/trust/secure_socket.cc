@@ -1,6 +1,7 @@
 #include "lib/trust/secure_socket.h"
 
 #include "lib/base/descriptor_mark.h"
+#include "lib/base/errno_text.h"
 
 #include <fmt/core.h>
 #include <openssl/crypto.h>
@@ -193,7 +194,7 @@ Result<std::size_t> SecureSocket::read(std::span<std::uint8_t> place) {
 Status SecureSocket::closed_status() const {
   if (socket_error_ != 0)
     return Status(Code::RemoteError,
-                  fmt::format("its {} broke ({})", name_, strerrordesc_np(socket_error_)));
+                  fmt::format("its {} broke ({})", name_, errno_description(socket_error_)));
   return Status(Code::RemoteError, fmt::format("its {} closed", name_));
 }
 

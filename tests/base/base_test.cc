@@ -1,11 +1,13 @@
 // lib/base: statuses, exceptions, settings, sizes, waits.
 #include "lib/base/caught.h"
+#include "lib/base/errno_text.h"
 #include "lib/base/owned.h"
 #include "lib/base/settings.h"
 #include "lib/base/units.h"
 #include "lib/base/wait.h"
 #include "tests/support/catch.h"
 
+#include <cerrno>
 #include <new>
 #include <stdexcept>
 
@@ -22,6 +24,11 @@ TEST_CASE("a status keeps its code and its cause when callers add to it", "[base
   const Status copy = status;
   CHECK(copy.message() == status.message());
   CHECK(Status().ok());
+}
+
+TEST_CASE("an error number has a text, known or not", "[base]") {
+  CHECK(errno_text(ECONNREFUSED) == "ECONNREFUSED (Connection refused)");
+  CHECK(Status::from_errno("read", 12345).message() == "read: errno 12345 (Unknown error 12345)");
 }
 
 TEST_CASE("whatever is thrown becomes an error", "[base]") {

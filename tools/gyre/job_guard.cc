@@ -1,10 +1,13 @@
 #include "tools/gyre/job_guard.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 #include <vector>
 
@@ -27,6 +30,17 @@ void keep_guard(int line) {
   for (pid_t each : groups) ::kill(-each, SIGKILL);
 }
 
+// Of this process's descriptors. close_range() needs glibc 2.34 and Linux 5.9.
+void close_all_but(int kept) {
+  std::vector<int> found;
+  std::error_code error;
+  std::filesystem::directory_iterator entry("/proc/self/fd", error);
+  for (; entry != std::filesystem::directory_iterator(); entry.increment(error))
+    found.push_back(std::atoi(entry->path().filename().c_str()));
+  for (int each : found)
+    if (each != kept) ::close(each);
+}
+
 [[noreturn]] void be_guard(int line) {
   // Its own session: what ends the launcher's group, or its terminal, must not end the guard.
   ::setsid();
@@ -34,7 +48,7 @@ void keep_guard(int line) {
   for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal_number, SIG_IGN);
   // Nothing of the launcher's stays open here, or a reader of its output would wait for the guard.
   if (::dup2(line, 0) < 0) ::_exit(1);
-  ::close_range(1, ~0U, 0);
+  close_all_but(0);
   keep_guard(0);
   ::_exit(0);
 }

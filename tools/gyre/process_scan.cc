@@ -1,5 +1,6 @@
 #include "tools/gyre/process_scan.h"
 
+#include "lib/base/errno_text.h"
 #include "lib/base/memory_file.h"
 
 #include <fmt/core.h>
@@ -113,8 +114,8 @@ void find_state_page(long pid, Scan& scan) {
     }
     FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file.has_value()) {
-      scan.notes.push_back(
-          fmt::format("pid {}: its state page cannot be opened: {}", pid, strerrordesc_np(errno)));
+      scan.notes.push_back(fmt::format("pid {}: its state page cannot be opened: {}", pid,
+                                       errno_description(errno)));
       continue;
     }
     Result<StatePageSnapshot> state_page = read_state_page(file.get());

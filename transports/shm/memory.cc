@@ -49,7 +49,7 @@ Result<SharedFifo> make_nameless_file(std::size_t bytes) {
 // Best effort: containers may forbid it, and then the first to touch a page decides.
 void prefer_this_node(const MemoryRange& range) {
   unsigned node = 0;
-  if (getcpu(nullptr, &node) != 0 || node >= 64) return;
+  if (syscall(SYS_getcpu, nullptr, &node, nullptr) != 0 || node >= 64) return;
   const unsigned long mask = 1UL << node;
   syscall(SYS_mbind, range.data, range.bytes, MPOL_PREFERRED, &mask, 65UL, 0U);
 }

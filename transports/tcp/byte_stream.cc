@@ -1,5 +1,6 @@
 #include "transports/tcp/byte_stream.h"
 
+#include "lib/base/errno_text.h"
 #include "transports/tcp/socket.h"
 
 #include <cerrno>

@@ -1,6 +1,7 @@
 #include "transports/tcp/dialer.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/errno_text.h"
 #include "lib/trust/address.h"
 #include "transports/tcp/socket.h"
 

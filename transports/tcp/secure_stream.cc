@@ -1,5 +1,6 @@
 #include "transports/tcp/secure_stream.h"
 
+#include "lib/base/errno_text.h"
 #include "lib/base/log.h"
 #include "lib/trust/address.h"
 #include "lib/trust/derive.h"

@@ -1,6 +1,7 @@
 #include "transports/tcp/socket.h"
 
 #include "lib/base/clock.h"
+#include "lib/base/errno_text.h"
 #include "lib/trust/address.h"
 
 #include <fmt/core.h>
@@ -15,11 +16,6 @@
 #include <sys/socket.h>
 
 namespace gyre::transport {
-std::string errno_text(int error_number) {
-  const char* name = strerrorname_np(error_number);
-  return fmt::format("{} ({})", name != nullptr ? name : "errno", strerrordesc_np(error_number));
-}
-
 std::string peer_address(const FileDescriptor& socket) {
   trust::SocketAddress address;
   address.length = sizeof address.storage;

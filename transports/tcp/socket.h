@@ -13,8 +13,6 @@
 
 namespace gyre::transport {
 
-// "ECONNRESET (Connection reset by peer)"
-std::string errno_text(int error_number);
 // Where the other end is, for people: "127.0.0.1:80".
 std::string peer_address(const FileDescriptor& socket);
 std::string own_address(int socket);
