@@ -4,6 +4,7 @@
 #include "kernels/cpu/move_table.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #ifdef GYRE_KERNELS_X86
 #include <cpuid.h>
@@ -13,36 +14,39 @@ namespace gyre::kernels {
 namespace {
 
 #ifdef GYRE_KERNELS_X86
-// Two feature bits have no name in clang 14's __builtin_cpu_supports. Their registers are AVX's and
-// AVX-512's, so the operating system's part is answered by those. CPUID leaves: Intel SDM vol. 2A.
-bool has_f16c() {
-  constexpr unsigned f16c = 1U << 29;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & f16c) != 0;
+// CPUID's answer for a leaf; zeros if there is none. Intel SDM vol. 2A.
+struct ProcessorLeaf {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+
+  explicit ProcessorLeaf(unsigned leaf) { __get_cpuid_count(leaf, 0, &a, &b, &c, &d); }
+};
+
+constexpr bool has_all(unsigned word, std::initializer_list<int> bits) {
+  return std::ranges::all_of(bits, [word](int bit) { return (word >> bit & 1U) != 0; });
 }
 
-#ifdef GYRE_KERNELS_FP16
-bool has_avx512fp16() {
-  constexpr unsigned avx512_fp16 = 1U << 23;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & avx512_fp16) != 0;
+// The registers that the operating system keeps for each thread (XCR0): Intel SDM vol. 1, 13.3.
+unsigned kept_registers() {
+  unsigned low = 0;
+  unsigned high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
 }
-#endif
 
+// Not by __builtin_cpu_supports(): clang 14 has no name for F16C and AVX512-FP16, and Zig's runtime
+// library lacks its other half.
 InstructionSet detect() {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !has_f16c()) return InstructionSet::scalar;
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const ProcessorLeaf first(1);
+  const ProcessorLeaf seventh(7);
+  // XGETBV, AVX, F16C; XMM and YMM registers; AVX2.
+  const bool avx2 = has_all(first.c, {27, 28, 29}) && has_all(kept_registers(), {1, 2}) &&
+                    has_all(seventh.b, {5});
+  if (!avx2) return InstructionSet::scalar;
+  // AVX512-F, DQ, BW and VL; mask registers, upper halves of 16 ZMM registers, the 16 others.
+  const bool avx512 = has_all(seventh.b, {16, 17, 30, 31}) && has_all(kept_registers(), {5, 6, 7});
   if (!avx512) return InstructionSet::avx2;
 #ifdef GYRE_KERNELS_FP16
-  if (has_avx512fp16()) return InstructionSet::avx512fp16;
+  if (has_all(seventh.d, {23})) return InstructionSet::avx512fp16;
 #endif
   return InstructionSet::avx512;
 }

@@ -358,6 +358,17 @@ TEST_CASE("a better instruction set is used for every pair") {
         find_move(ElementType::float32, ReduceOp::sum, best_instruction_set()));
 }
 
+#ifdef __x86_64__
+TEST_CASE("the best instruction set is what the compiler's own look at the processor finds") {
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  CHECK((best_instruction_set() >= InstructionSet::avx2) ==
+        static_cast<bool>(__builtin_cpu_supports("avx2")));
+  CHECK((best_instruction_set() >= InstructionSet::avx512) == avx512);
+}
+#endif
+
 TEST_CASE("a pair that does not exist has a function that touches nothing") {
   for (ElementType type : all_types())
     for (int o = 0; o < reduce_op_count; ++o) {
