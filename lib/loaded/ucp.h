@@ -115,10 +115,10 @@ inline constexpr unsigned major = 1, oldest_minor = 13;
 inline constexpr UcxStatus in_progress = 1, no_resource = -2, no_memory = -4, unreachable = -6,
                            no_device = -14, busy = -15, canceled = -16, exceeds_limit = -21;
 // Functions that may need time return null (done), a status below 0 as an address, or a request.
-constexpr bool is_request(const void* pointer) {
+inline bool is_request(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) - 1 < static_cast<std::uintptr_t>(-100) - 1;
 }
-constexpr UcxStatus status_of(const void* pointer) {
+inline UcxStatus status_of(const void* pointer) {
   return is_request(pointer) ? in_progress
                              : static_cast<UcxStatus>(reinterpret_cast<std::intptr_t>(pointer));
 }
