@@ -200,9 +200,9 @@
 #include <stdint.h>
 
 #define GYRE_MAJOR 0
-#define GYRE_MINOR 1
+#define GYRE_MINOR 2
 #define GYRE_PATCH 0
-#define GYRE_VERSION_CODE 100
+#define GYRE_VERSION_CODE 200
 /* 10000 * major + 100 * minor + patch, as NCCL counts. */
 #define GYRE_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z))
 
