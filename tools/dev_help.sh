@@ -26,6 +26,7 @@ usage: tools/dev COMMAND [arguments]
   vm-test          tests in a virtual machine: RDMA without a NIC, networks that lose and delay
   launchers        jobs on two hosts by mpirun, srun, torchrun, Kubernetes' variables and Ray
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
+  wheels           wheels and source distributions for PyPI (dist/)
   nightly          everything: default tests, sanitizers, the suites left out by default, other
                    releases of Debian
   clean            remove build/ and the other build-*/ folders of this script
@@ -266,6 +267,8 @@ in ~/.cache/gyre-torch/headers.
 HELP
 }
 
+help_wheels() { python3 tools/package/wheels.py --help; }
+
 help_distributions() {
   cat <<'HELP'
 usage: tools/dev distributions [NAME...] [OPTIONS] [-- ARGUMENTS of meson test]
@@ -322,7 +325,7 @@ help_clean() {
 usage: tools/dev clean
 
 Removes what this script has built: build/, build-lint/, build-asan/, build-tsan/,
-build-fuzz/, build-coverage/, build-gpu/ and build-torch/.
+build-fuzz/, build-coverage/, build-gpu/, build-torch/ and dist/.
 HELP
 }
 

@@ -1,4 +1,10 @@
-# The backend for each PyTorch, for tools/dev.
+# What people install, for tools/dev: wheels, and the backend for each PyTorch.
+
+command_wheels() {
+  need_packages python3 python3-venv meson ninja-build pkg-config make dpkg-dev libcli11-dev \
+    libfmt-dev nlohmann-json3-dev libibverbs-dev debian-archive-keyring
+  python3 tools/package/wheels.py "$@"
+}
 
 # Compiles for all releases, then runs the oldest, Debian's newest and PyPI's newest.
 command_torch_matrix() {

@@ -125,12 +125,13 @@ class Backend(unittest.TestCase):
         self.fails("libtorch-dev")
 
     def test_without_gyre_it_says_how_to_get_it(self):
+        """PyPI has another project of this name."""
         (self.place / "gyre/__init__.py").write_text("")
         self.environment["PKG_CONFIG_LIBDIR"] = str(self.place)
         if any(pathlib.Path(top, "gyre/gyre.h").exists()
                for top in ("/usr/include", "/usr/local/include")):
             self.skipTest("Gyre is installed on this machine")
-        self.fails("pip install gyre", "libgyre-dev")
+        self.fails("Gyre's wheel", "libgyre-dev", "another project")
 
     def test_a_cache_that_cannot_be_written_is_named(self):
         self.write("file", "")

@@ -83,9 +83,9 @@ def gyre_folders():
         return [gyre.include_folder()], [gyre.library_folder()]
     headers = pkg_config("--cflags-only-I") or ["/usr/include", "/usr/local/include"]
     if not any(os.path.isfile(os.path.join(folder, "gyre/gyre.h")) for folder in headers):
-        raise CannotCompile("Gyre's headers were not found. Install Gyre: pip install gyre, "
-                            "apt-get install libgyre-dev, or from its sources with pkg-config "
-                            "knowing it (PKG_CONFIG_PATH)")
+        raise CannotCompile("Gyre's headers were not found. Install Gyre's wheel or its package "
+                            "libgyre-dev, which tools/dev makes (PyPI's gyre is another project), "
+                            "or Gyre from source, with pkg-config knowing it (PKG_CONFIG_PATH)")
     return headers, pkg_config("--libs-only-L")
 
 

@@ -1,0 +1,203 @@
+"""Builds Gyre's wheels and source distributions into dist/, for Linux with glibc 2.28 or newer."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(TOP / "tests/house"))
+import installed  # noqa: E402
+import toolchain  # noqa: E402
+import tree  # noqa: E402
+from toolchain import say  # noqa: E402
+from torch_backend import ENTRY_POINTS  # noqa: E402
+from wheel_file import Metadata, write_sdist, write_wheel  # noqa: E402
+
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / \
+    "gyre/wheels"
+MACHINES = ("x86_64", "aarch64")
+OPTIONS = ("-Dtests=false", "-Dcuda=disabled", "-Dhwloc=enabled", "-Dverbs=enabled",
+           "-Ddebug=false", "-Dprefix=/", "-Dlibdir=lib", "-Dprefer_static=true")
+DETAILS = """\
+wheels:
+  gyre         libraries, headers, the program `gyre` and the perf programs; for every Python.
+               OpenSSL, hwloc, tinyxml2 and fmt are in it, static and hidden
+  gyre-torch   the backend for PyTorch: its sources, which compile themselves at the first import
+  sdist        the source distributions of both
+
+The compiler is Zig's, from PyPI, and the static libraries are built from Debian's sources. Both are
+kept in ~/.cache/gyre/wheels.
+
+example:
+  tools/dev wheels gyre --jobs 1
+"""
+
+
+def version():
+    return re.search(r"version: '([^']+)'", (TOP / "meson.build").read_text(encoding="utf-8"))[1]
+
+
+def build(tools, jobs, options, folder):
+    """The installed tree of the libraries and programs."""
+    build_folder, stage = folder / "build", folder / "stage"
+    for old in (build_folder, stage):
+        shutil.rmtree(old, ignore_errors=True)
+    say(f"gyre for {tools.target()} ({tools.log})")
+    tools.run("meson", "setup", build_folder, TOP, "--cross-file", tools.machine_file(), *options,
+              folder=TOP)
+    tools.run("ninja", "-C", build_folder, f"-j{jobs}", *installed.targets(build_folder),
+              folder=TOP)
+    tools.run("meson", "install", "-C", build_folder, "--no-rebuild", "--destdir", stage,
+              folder=TOP)
+    shutil.rmtree(build_folder)
+    return stage
+
+
+def relocated(text, library_version):
+    """Of pkg-config and CMake: from the file's own place, and to the names that a wheel can hold,
+    which has no links."""
+    text = re.sub(r"^prefix=.*", "prefix=${pcfiledir}/../..", text, flags=re.M)
+    return text.replace(f".so.{library_version}", ".so.0").encode()
+
+
+def library_files(stage, package, library_version):
+    files = {}
+    for name in ("gyre", "gyre_gradsync"):
+        files[f"{package}/lib/lib{name}.so.0"] = stage / f"lib/lib{name}.so.{library_version}"
+        files[f"{package}/lib/lib{name}.so"] = f"INPUT(lib{name}.so.0)\n".encode()
+    for path in [*stage.glob("lib/pkgconfig/*.pc"), *stage.glob("lib/cmake/gyre/*")]:
+        files[f"{package}/{path.relative_to(stage)}"] = \
+            relocated(path.read_text(encoding="utf-8"), library_version)
+    return files
+
+
+def gyre_wheel(tools, stage, out):
+    number = version()
+    files = library_files(stage, "gyre", number)
+    for path in (TOP / "tools/python/gyre").glob("*.py"):
+        files[f"gyre/{path.name}"] = path.read_text(encoding="utf-8").replace(
+            "@version@", number).encode()
+    for path in stage.glob("include/gyre/*.h"):
+        files[f"gyre/include/gyre/{path.name}"] = path
+    programs = sorted(path for path in stage.glob("bin/*") if os.access(path, os.X_OK))
+    for path in programs:
+        files[f"gyre/bin/{path.name}"] = path
+    for name, path in {"LICENSE": TOP / "LICENSE", **tools.licences()}.items():
+        files[f"gyre-{number}.dist-info/licenses/{name}"] = path
+    scripts = "".join(f"{path.name} = gyre.__main__:run_program\n" for path in programs)
+    return write_wheel(out, Metadata("gyre", number, "Collective communication between processes, "
+                                     "threads and GPUs"),
+                       f"py3-none-manylinux_{toolchain.GLIBC.replace('.', '_')}_{tools.machine}",
+                       files, f"[console_scripts]\n{scripts}")
+
+
+def torch_metadata():
+    number = version()
+    return Metadata("gyre-torch", number, "PyTorch's process groups over Gyre",
+                    [f"gyre>={number}", "torch>=2.6"])
+
+
+def torch_files():
+    """The package with its sources, as the wheel and the source distribution have it."""
+    folder = TOP / "tools/pytorch"
+    files = {f"gyre_torch/{path.name}": path for path in folder.glob("gyre_torch/*.py")}
+    for path in folder.glob("src/*"):
+        files[f"gyre_torch/source/tools/pytorch/src/{path.name}"] = path
+    files["gyre_torch/LICENSE"] = TOP / "LICENSE"
+    return files
+
+
+def torch_wheel(out):
+    return write_wheel(out, torch_metadata(), "py3-none-any", torch_files(), ENTRY_POINTS)
+
+
+def torch_sdist(out):
+    metadata, files = torch_metadata(), torch_files()
+    requires = ", ".join(f'"{one}"' for one in metadata.requires)
+    for name in ("wheel_file.py", "torch_backend.py"):
+        files[f"build/{name}"] = TOP / "tools/package" / name
+    files["pyproject.toml"] = (
+        '[build-system]\nrequires = []\nbuild-backend = "torch_backend"\n'
+        f'backend-path = ["build"]\n\n[project]\nname = "gyre-torch"\nversion = "{version()}"\n'
+        f'requires-python = ">=3.9"\ndependencies = [{requires}]\n').encode()
+    return write_sdist(out, metadata, files)
+
+
+def gyre_sdist(out):
+    """All that git tracks: Meson builds it, as a checkout."""
+    files = {path: TOP / path for path in tree.files(TOP) if not path.startswith("dist/")}
+    return write_sdist(out, Metadata("gyre", version(), "Collective communication"), files)
+
+
+def refuse_traces(wheel, folders):
+    """Ends the process if a file of the wheel names a folder that only its builder has."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            for folder in folders:
+                if str(folder).encode() in content:
+                    sys.exit(f"wheels: {name} in {wheel.name} names the builder's {folder}")
+
+
+def audit(wheel):
+    """What auditwheel says; ends the process if the wheel is not what its name promises."""
+    refuse_traces(wheel, (CACHE, TOP))
+    python = CACHE / "audit/bin/python"
+    if not python.exists():
+        toolchain.own_apt.run(sys.executable, "-m", "venv", CACHE / "audit")
+        toolchain.own_apt.run(python, "-m", "pip", "install", "--quiet", "auditwheel")
+    said = subprocess.run([python, "-m", "auditwheel", "show", wheel], text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+    (wanted,) = re.findall(r"manylinux_\d+_\d+_\w+(?=\.whl)", wheel.name)
+    said = " ".join(said.split())
+    if f'is consistent with the following platform tag: "{wanted}"' not in said:
+        sys.exit(f"wheels: auditwheel does not find {wheel.name} right:\n{said}")
+    say(f"auditwheel: {wheel.name} is consistent with {wanted}")
+
+
+def read_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="tools/dev wheels", description=__doc__, epilog=DETAILS,
+        usage="%(prog)s [WHEEL ..] [options]",
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheels", nargs="*", metavar="WHEEL", help=argparse.SUPPRESS)
+    parser.add_argument("--machine", choices=MACHINES, default=MACHINES[0],
+                        help="kind of processor (default: %(default)s); aarch64 is untried")
+    parser.add_argument("--out", type=pathlib.Path, default=TOP / "dist",
+                        help="folder for the wheels (default: dist)")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
+                        help="compilations at once (default: %(default)s)")
+    said = parser.parse_args(arguments)
+    known = ("gyre", "gyre-torch", "sdist")
+    for name in said.wheels:
+        if name not in known:
+            parser.error(f"there is no wheel {name}; there are {', '.join(known)}")
+    said.wheels = said.wheels or known
+    return said
+
+
+def main(arguments):
+    said = read_arguments(arguments)
+    made = []
+    if "gyre" in said.wheels:
+        tools = toolchain.Toolchain(CACHE, said.machine, said.jobs)
+        tools.make()
+        stage = build(tools, said.jobs, OPTIONS, tools.folder)
+        made.append(gyre_wheel(tools, stage, said.out))
+        audit(made[-1])
+    if "gyre-torch" in said.wheels:
+        made.append(torch_wheel(said.out))
+    if "sdist" in said.wheels:
+        made += [gyre_sdist(said.out), torch_sdist(said.out)]
+    for path in made:
+        print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
