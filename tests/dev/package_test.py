@@ -125,7 +125,9 @@ class Versions(unittest.TestCase):
                  [str(one) for one in (major, minor, patch, code)]),
                 ("CHANGELOG.md", r"^## (\S+?),", [number]),
                 ("tools/pytorch/meson.build", r"^project\(.* version: '(.*?)'", [number]),
-                ("tools/pytorch/pyproject.toml", r"^version = \"(.*)\"", [number])):
+                ("tools/pytorch/pyproject.toml", r"^version = \"(.*)\"", [number]),
+                ("tools/package/conda/meta.yaml", r"set version = \"(.*)\"", [number]),
+                ("tools/package/spack/package.py", r"^    version\(\"(.*)\"\)", [number])):
             found = re.findall(pattern, (ROOT / path).read_text(encoding="utf-8"), re.M)
             self.assertEqual(found[:len(said)], said, path)
 
