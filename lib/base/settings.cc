@@ -87,7 +87,8 @@ Result<Settings> parse_settings(const std::map<std::string, std::string>& enviro
   }
   for (const auto& [name, value] : environment) {
     if (!name.starts_with("GYRE_") || std::ranges::count(names, name) > 0) continue;
-    if (name.starts_with("GYRE_TESTS_")) continue;  // the benchmarks' own
+    // The benchmarks' own, and PyTorch's backend's, which reads them before this library is loaded.
+    if (name.starts_with("GYRE_TESTS_") || name.starts_with("GYRE_TORCH_")) continue;
     const std::string_view known = nearest(name, names);
     if (warnings != nullptr)
       warnings->push_back(

@@ -118,6 +118,9 @@ TEST_CASE("an unknown GYRE_ name warns with the nearest known one", "[base]") {
   REQUIRE(parse_settings({{"GYRE_TIMEOT", "7"}}, &warnings).ok());
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].find("did you mean GYRE_TIMEOUT?") != std::string::npos);
+  // That of PyTorch's backend, which reads it by itself.
+  REQUIRE(parse_settings({{"GYRE_TORCH_INSTEAD_OF", "gloo"}}, &warnings).ok());
+  CHECK(warnings.size() == 1);
 }
 
 TEST_CASE("sizes take units of 1024 and nothing else", "[base]") {

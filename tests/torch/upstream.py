@@ -53,18 +53,8 @@ def arguments():
 
 def masquerade():
     """In a rank: who asks for gloo gets ours, and who looks for gloo's events in a profile, too."""
-    from torch.distributed import Backend, ProcessGroup
     import gyre_torch
-    Backend._ensure_backend_registered("gloo")
-    plugin = Backend._plugins["GLOO"]
-
-    def create(options, group_options):
-        del group_options
-        return gyre_torch.create(options.store, options.group_rank, options.group_size,
-                                 options.timeout, options.group_id)
-    Backend._plugins["GLOO"] = plugin._replace(creator_fn=create)
-    # PyTorch takes what has gloo's own number for a ProcessGroupGloo in C++.
-    Backend.backend_type_map["gloo"] = ProcessGroup.BackendType.CUSTOM
+    gyre_torch.take_over("gloo")
     from torch.testing._internal.distributed import distributed_test
     look_up = distributed_test.get_profiling_event
 
@@ -262,10 +252,6 @@ def main():
     chosen = arguments()
     os.environ.update(BACKEND="gloo", WORLD_SIZE=str(chosen.world_size),
                       DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(chosen.timeout))
-    from torch.distributed import Backend
-    if not hasattr(Backend, "_ensure_backend_registered"):
-        sys.exit("this PyTorch makes gloo by itself, and not by a plugin that can be replaced; "
-                 "2.14 does")
     tests = suite(chosen.spawn)
     names = [name for name in unittest.TestLoader().getTestCaseNames(tests)
              if re.search(chosen.pattern, name)]

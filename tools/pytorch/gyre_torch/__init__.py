@@ -1,7 +1,7 @@
 """PyTorch's process groups over Gyre: torch.distributed.init_process_group("gyre").
 
-PyTorch 2.13 and later find the backend by the entry point `torch.distributed.backends`. With an
-earlier one, from 2.6 on, `import gyre_torch` first. See gyre.h for what Gyre promises.
+PyTorch finds the backend by the entry point `torch.distributed.backends` from 2.13 on, and by
+`torch.backends` (gyre_torch_autoload.py) before. See gyre.h for what Gyre promises.
 """
 
 import atexit
@@ -13,6 +13,7 @@ import torch
 import torch.distributed
 
 from . import native
+from .instead import take_over  # noqa: F401
 
 _C = native.load()
 
