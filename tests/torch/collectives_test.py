@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ranks import on_ranks
+from ranks import DEVICES, on_ranks
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = ["int8", "uint8", "int32", "int64"]
@@ -382,3 +382,10 @@ def test_a_group_is_split(rank, size):
     part.allreduce([tensor]).wait()
     assert tensor.item() == sum(ranks)
     part._get_backend(torch.device("cpu")).shutdown()
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or DEVICES > 0, reason="these are devices here")
+@on_ranks(2)
+def test_a_number_names_no_device_where_there_are_none(rank, size):
+    """As Accelerate calls it, on the CPU too."""
+    dist.barrier(device_ids=[rank])

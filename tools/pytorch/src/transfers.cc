@@ -73,16 +73,23 @@ std::optional<at::Device> named_in(const Options& options) {
   return std::nullopt;
 }
 
+bool has_cuda_devices() {
+  return c10::impl::hasDeviceGuardImpl(at::kCUDA) &&
+         c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() > 0;
+}
+
 }  // namespace
 
-// The host waits for a device's barrier, too, unless it is part of a graph.
+// PyTorch may pass a device's number without its type, and programs give one (their rank) on hosts
+// without devices, too: there it names nothing, as with gloo. The host waits for a device's
+// barrier, too, unless it is part of a graph.
 WorkPointer ProcessGroupGyre::barrier(const c10d::BarrierOptions& options) {
   Operation operation;
   operation.call = [](gyreComm_t comm, gyreStream_t stream) { return gyreBarrier(comm, stream); };
   const std::optional<at::Device> named = named_in(options);
   if (named && !named->is_cpu())
     operation.device = *named;
-  else if (!named && !options.device_ids.empty())
+  else if (!named && !options.device_ids.empty() && has_cuda_devices())
     operation.device = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_ids[0]));
   else if (!named && getBoundDeviceId())
     operation.device = *getBoundDeviceId();
