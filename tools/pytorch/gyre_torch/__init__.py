@@ -12,7 +12,7 @@ import socket
 import torch
 import torch.distributed
 
-from . import native
+from . import instead, native
 from .instead import take_over  # noqa: F401
 
 _C = native.load()
@@ -21,7 +21,13 @@ name = "gyre"
 
 
 def _create(options, group_options):
-    del group_options  # Gyre takes its settings from GYRE_ variables
+    if group_options is not None and not instead.is_meant_for_taken(group_options):
+        raise TypeError(f"gyre: pg_options of the type {type(group_options).__qualname__} were "
+                        "given, and Gyre takes none: its settings are GYRE_ variables "
+                        "(gyre settings), and the timeout is an argument")
+    if getattr(options, "enable_reconfigure", False):
+        raise ValueError("gyre: enable_reconfigure=True was given, and groups of Gyre cannot be "
+                         "reconfigured: make a new group")
     return _C.create(options.store, options.group_rank, options.group_size, options.timeout,
                      options.group_id)
 
@@ -69,7 +75,9 @@ def average_gradients(model):
                         f"{type(model).__name__}")
     group = model.process_group
     device = next(model.parameters()).device
-    _C.average(model.reducer, group._get_backend(device), _leaves_no_core(group))
+    backend = group._get_backend(device)
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, PyTorch's wrapper is around it.
+    _C.average(model.reducer, getattr(backend, "wrapped_pg", backend), _leaves_no_core(group))
 
 
 register()

@@ -33,6 +33,11 @@ def take_over(name="gloo", because="take_over"):
     _taken.append(name)
 
 
+def is_meant_for_taken(options):
+    """Whether pg_options are those of a backend whose place we took. gloo does not read them."""
+    return getattr(options, "backend", None) in _taken
+
+
 def _replace_in_configs(name):
     """Which backend serves which device is decided in BackendConfig, in all releases."""
     decide = c10d.BackendConfig.__init__

@@ -98,6 +98,7 @@ void EnqueuedCall::fail(gyreResult_t error) {
   } catch (...) {
     why_ = std::current_exception();
   }
+  communicator_->membership().hooks->call_elsewhere([] {});
 }
 
 DeviceWork::DeviceWork(int rank, std::shared_ptr<EnqueuedCall> enqueued, Tensors inputs,

@@ -109,11 +109,15 @@ void HostCommQueue::on_end(gyreStream_t, gyreResult_t status, void* user) noexce
   }
   // The work has the tensors, too: they are not freed on this thread.
   ending->call = nullptr;
-  ending->work->end(why, std::move(ending->deliver),
-                    [ended = std::move(ending->ended), place = ending->place] {
-                      const std::lock_guard lock(ended->mutex);
-                      ended->places.push_back(place);
-                    });
+  auto let_go = [ended = std::move(ending->ended), place = ending->place] {
+    const std::lock_guard lock(ended->mutex);
+    ended->places.push_back(place);
+  };
+  HostWork* const work = ending->work;
+  if (why == nullptr) return work->end(why, std::move(ending->deliver), std::move(let_go));
+  // Not by Gyre's thread: a hook may take its time.
+  ending->communicator->membership().hooks->call_elsewhere(
+      [work, why, let_go = std::move(let_go)]() mutable { work->end(why, {}, std::move(let_go)); });
 }
 
 gyreStream_t HostCommQueue::free_stream() {

@@ -23,7 +23,7 @@ ProcessGroupGyre::ProcessGroupGyre(const c10::intrusive_ptr<c10d::Store>& store,
     : TorchBackend(rank, size),
       store_(store),
       options_(make_options(timeout, group)),
-      queues_(store, {rank, size, group, timeout}) {}
+      queues_(store, {.rank = rank, .size = size, .group = group, .timeout = timeout}) {}
 
 ProcessGroupGyre::~ProcessGroupGyre() { leave(); }
 
@@ -38,7 +38,18 @@ void ProcessGroupGyre::shutdown() { leave(); }
 void ProcessGroupGyre::abort() {
   if (!queues_.are_of_this_process()) return;
   const ReleaseGil released;
+  queues_.membership().hooks->call();
   for (const std::shared_ptr<CommQueue>& queue : queues_.all()) queue->communicator().abort();
+}
+
+void ProcessGroupGyre::registerAbortHook(std::int64_t id, AbortHooks::Hook hook) {
+  const ReleaseGil released;
+  queues_.membership().hooks->add(id, std::move(hook));
+}
+
+void ProcessGroupGyre::unregisterAbortHook(std::int64_t id) {
+  const ReleaseGil released;
+  queues_.membership().hooks->remove(id);
 }
 
 ErrorType ProcessGroupGyre::getError() {

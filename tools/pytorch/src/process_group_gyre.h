@@ -98,6 +98,10 @@ class ProcessGroupGyre final : public TorchBackend {
                                           const c10::intrusive_ptr<Options>& options) override;
   // Ends what is under way with an error, here and on all ranks. Any thread; returns within 1 s.
   void abort() override;
+  // Hooks are called before that, and when an operation fails.
+  bool supportsAbortHooks() const override { return true; }
+  void registerAbortHook(std::int64_t id, AbortHooks::Hook hook) override;
+  void unregisterAbortHook(std::int64_t id) override;
   // Waits for what is under way, then leaves.
   void shutdown() override;
   ErrorType getError() override;

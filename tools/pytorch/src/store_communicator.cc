@@ -148,6 +148,13 @@ void StoreCommunicator::abort() {
   (void)gyreCommAbort(comm_);
 }
 
+void StoreCommunicator::fail_here(gyreResult_t result, const std::string& doing) const {
+  const std::string story = gyreGetLastError(nullptr);  // hooks may call Gyre
+  const bool is_users = result == gyreInvalidArgument || result == gyreInvalidUsage;
+  if (!is_users && !aborted_.load(std::memory_order_relaxed)) membership_.hooks->call();
+  fail(result, doing, story);
+}
+
 void StoreCommunicator::fail(gyreResult_t result, const std::string& doing,
                              const std::string& story) const {
   if (aborted_.load(std::memory_order_relaxed))

@@ -2,6 +2,7 @@
 // exceptions.
 #pragma once
 
+#include "tools/pytorch/src/abort_hooks.h"
 #include "tools/pytorch/src/forks.h"
 #include <gyre/gyre.h>
 
@@ -24,6 +25,7 @@ struct GroupMembership {
   int size = 1;
   std::string group;                    // its name, for texts
   std::chrono::milliseconds timeout{};  // that is in force
+  std::shared_ptr<AbortHooks> hooks = std::make_shared<AbortHooks>();
 };
 
 // What happened, as c10d's exception for it: DistBackendError, or ValueError where the caller's
@@ -51,16 +53,19 @@ class StoreCommunicator {
   const GroupMembership& membership() const { return membership_; }
   // A forked child may do nothing with its parent's.
   bool is_of_this_process() const { return birth_.is_this(); }
-  // Throws unless it is gyreSuccess: what a call of this thread has just returned.
+  // Throws unless it is gyreSuccess: what a call of this thread has just returned. Then it calls
+  // the group's hooks first, unless the arguments are wrong.
   void check(gyreResult_t result, const std::string& doing) const {
-    if (result != gyreSuccess) fail(result, doing, gyreGetLastError(nullptr));
+    if (result != gyreSuccess) fail_here(result, doing);
   }
-  // Of an operation that ended elsewhere, with the communicator's last error.
+  // Of an operation that ended elsewhere, with the communicator's last error. The hooks are the
+  // caller's business.
   [[noreturn]] void fail(gyreResult_t result, const std::string& doing) const {
     fail(result, doing, gyreGetLastError(comm_));
   }
 
  private:
+  [[noreturn]] void fail_here(gyreResult_t result, const std::string& doing) const;
   StoreCommunicator(GroupMembership membership, gyreConfig_t config)
       : membership_(std::move(membership)), config_(config) {}
   [[noreturn]] void fail(gyreResult_t result, const std::string& doing,

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -82,7 +84,12 @@ class TorchBackend : public c10d::Backend {
   virtual void shutdown() {}
   virtual ErrorType getError() { return ErrorType::SUCCESS; }
 #endif
+#if !GYRE_TORCH_AT_LEAST(15)
+  virtual bool supportsAbortHooks() const { return false; }
+#endif
 #if !GYRE_TORCH_AT_LEAST(14)
+  virtual void registerAbortHook(std::int64_t, std::function<void()>) {}
+  virtual void unregisterAbortHook(std::int64_t) {}
   virtual c10::intrusive_ptr<c10d::Work> gather_into_tensor(at::Tensor&, at::Tensor&,
                                                             const c10d::GatherOptions&) {
     return nullptr;

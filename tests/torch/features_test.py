@@ -1,0 +1,123 @@
+"""What programs use beside collectives: PyTorch's debug mode, autocast with a GradScaler, compiled
+FSDP2, options of groups, abort hooks."""
+
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from ranks import on_ranks, run_apart
+from training import model_and_batch, share
+
+LIMIT_S = 30
+
+
+def in_detail(rank, size):
+    """PyTorch compares the ranks' calls before it passes them on."""
+    import gyre_torch
+    group = dist.group.WORLD
+    assert type(group._get_backend(torch.device("cpu"))).__name__ == "_ProcessGroupWrapper"
+    ones = torch.ones(4)
+    dist.all_reduce(ones)
+    assert ones.eq(size).all()
+    model, features, targets = model_and_batch()
+    model = DistributedDataParallel(model)
+    gyre_torch.average_gradients(model)
+    torch.nn.functional.mse_loss(model(share(features, rank, size)),
+                                 share(targets, rank, size)).backward()
+    parts = [torch.empty(2) for _ in range(size)]
+    dist.all_gather(parts, torch.full((2,), float(rank)))
+    assert torch.cat(parts).tolist() == [0, 0, 1, 1]
+    dist.barrier()
+    with pytest.raises(RuntimeError, match="mismatch between collectives on ranks"):
+        dist.all_reduce(torch.ones(3 + rank))
+
+
+def test_debug_mode_compares_calls(monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    assert run_apart(in_detail, 2, limit_s=LIMIT_S, fresh=True) == [("fine", 0)] * 2
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+@on_ranks(2)
+def test_autocast_with_a_scaler(rank, size, overflows):
+    """A gradient that overflows on one rank has both leave the step out, and halve the scale."""
+    model, features, targets = model_and_batch()
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    before = model.module[-1].weight.detach().clone()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = torch.nn.functional.mse_loss(model(share(features, rank, size)).float(),
+                                            share(targets, rank, size))
+    scaler.scale(loss * (float("inf") if overflows and rank == 1 else 1)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == (512.0 if overflows else 1024.0)
+    assert torch.equal(before, model.module[-1].weight) == overflows
+    both = [torch.empty_like(before) for _ in range(size)]
+    dist.all_gather(both, model.module[-1].weight.detach())
+    assert torch.equal(both[0], both[1])
+
+
+@pytest.mark.parametrize("compiler", ["aot_eager",
+                                      pytest.param("inductor", marks=pytest.mark.long)])
+@on_ranks(2)
+def test_compiled_shards_equal_ddp(rank, size, compiler):
+    import copy
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    model, features, targets = model_and_batch()
+    features, targets = share(features, rank, size), share(targets, rank, size)
+    plain = DistributedDataParallel(copy.deepcopy(model))
+    mesh = init_device_mesh("cpu", (size,))
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    compiled = torch.compile(fully_shard(model, mesh=mesh), backend=compiler)
+    for one in (plain, compiled):
+        torch.nn.functional.mse_loss(one(features), targets).backward()
+    for one, other in zip(plain.parameters(), model.parameters()):
+        torch.testing.assert_close(one.grad, other.grad.full_tensor())
+
+
+@on_ranks(2)
+def test_options_of_other_backends_are_refused(rank, size):
+    with pytest.raises(TypeError, match="pg_options of the type object .* its settings are GYRE_"):
+        dist.new_group(pg_options=object())
+
+
+def hear(rank, size):
+    """Before the caller has its exception, by whatever thread the operation failed."""
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    heard = []
+    backend.register_abort_hook(7, lambda: heard.append("kept"))
+    backend.register_abort_hook(8, lambda: heard.append("taken away"))
+    backend.register_abort_hook(9, lambda: 1 / 0)
+    backend.unregister_abort_hook(8)
+    dist.all_reduce(torch.ones(3))
+    with pytest.raises(ValueError):
+        dist.broadcast(torch.ones(2), 5)
+    assert heard == []
+    if rank == 1:
+        backend.abort()
+    elif sys.argv[-1] != "asynchronously":
+        with pytest.raises(dist.DistBackendError):
+            dist.all_reduce(torch.ones(3))
+    else:
+        with pytest.raises(dist.DistBackendError):
+            dist.all_reduce(torch.ones(3), async_op=True).wait()
+    assert heard and set(heard) == {"kept"}, heard
+
+
+def hear_asynchronously(rank, size):
+    sys.argv.append("asynchronously")
+    hear(rank, size)
+
+
+@pytest.mark.parametrize("listener", [hear, hear_asynchronously])
+def test_hooks_hear_of_failures_and_of_an_abort(listener):
+    if not hasattr(torch._C._distributed_c10d.Backend, "register_abort_hook"):
+        pytest.skip("this PyTorch has no abort hooks: 2.14 does")
+    assert run_apart(listener, 2, limit_s=LIMIT_S) == [("fine", 0)] * 2
