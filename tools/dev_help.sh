@@ -11,6 +11,7 @@ usage: tools/dev COMMAND [arguments]
   build            set up, then build everything or the targets named
   test             build, then run the default tests, or those named
   bench            build, then run a checked all-reduce on two ranks of this machine
+  compare          build, then measure all collectives beside Open MPI, MPICH, Intel MPI and Gloo
   train            build, then train a small model on two ranks, on data that is made up
   doctor           what this machine offers, and what each missing thing costs
   asan             the tests under the address and undefined behaviour sanitizers (build-asan/)
@@ -118,6 +119,8 @@ they mean.
   tools/dev bench -b 1M -e 1M -d bfloat16
 HELP
 }
+
+help_compare() { python3 bench/compare/compare.py --help; }
 
 help_train() {
   cat <<'HELP'

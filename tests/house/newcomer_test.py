@@ -20,7 +20,10 @@ STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy
 READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/dev_jobs.sh",
                "tools/dev_release.sh", "tools/gpu_parts.py", "tools/error_branches.py",
                "tools/llvm_coverage.py", "tools/test_programs.py", "tools/gpu_pieces.py",
-               "bench/gpu/figures.py", "bench/compare/rounds.py", "tests/torch/upstream.py",
+               "bench/gpu/figures.py", "tests/torch/upstream.py", "tools/wheels.py",
+               *(f"bench/compare/{name}.py" for name in (
+                   "compare", "compare_chart", "compare_table", "contenders", "interleaved",
+                   "rank_job", "recorded", "rounds", "slow_rounds")),
                *(f"tests/vm/{name}.py" for name in ("archive", "case", "covering", "image",
                                                     "machine", "run", "vm_test")))
 
@@ -38,6 +41,11 @@ DEV = [
     ("tools/dev torch-upstream --bth", 2, ["did you mean --both?"], []),
     ("tools/dev bench -h", 0, ["usage: tools/dev bench", "--minbytes"], []),
     ("tools/dev bench --minbyte 8", 2, ["did you mean --minbytes?"], []),
+    ("tools/dev compare --help", 0, ["usage: tools/dev compare", "--quick", "--cold"], []),
+    ("tools/dev compare --quik", 2, ["did you mean --quick?"], []),
+    ("tools/dev compare all_redcue", 2, ["did you mean all_reduce?"], []),
+    ("tools/dev compare --peers openmpy", 2, ["did you mean openmpi?"], []),
+    ("tools/dev compare --ranks 1", 2, ["--ranks takes a whole number from 2"], []),
     ("tools/dev train --help", 0, ["usage: tools/dev train", "-n RANKS"], []),
     ("tools/dev train -n two", 2, ["-n takes a whole number from 1"], []),
     ("tools/dev train --modle gpt", 2, ["did you mean --model?"], []),

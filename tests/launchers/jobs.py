@@ -9,13 +9,12 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(ROOT, "tools")]
 import sites  # noqa: E402
+import wheels as pypi  # noqa: E402
 
 PATIENCE_S = 100
 RANKS = 8
-WHEELS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gyre",
-                      "launchers")
 # Says where it runs, and trains. Some launchers pass no variable on.
 PROGRAM = """#!/bin/sh
 hostname >>{folder}/places
@@ -68,10 +67,10 @@ def program_at(*names):
 
 def wheels(name):
     """The virtual environment of PyPI's package, or a reason to skip."""
-    folder = os.path.join(WHEELS, name)
-    if not os.path.exists(os.path.join(folder, "complete")):
-        raise unittest.SkipTest(f"PyPI's {name} is not in {WHEELS}: tools/dev launchers brings it")
-    return folder
+    if not pypi.is_there(name):
+        raise unittest.SkipTest(f"PyPI's {name} is not in {pypi.FOLDER}: tools/dev launchers "
+                                "brings it")
+    return pypi.place_of(name)
 
 
 @unittest.skipIf(sites.two_hosts.why_not(), sites.two_hosts.why_not() or "")

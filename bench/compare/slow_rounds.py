@@ -1,0 +1,73 @@
+"""The statistics of a comparison.
+
+The rule for slow rounds: a row's round is left out if the machine was slow in it. It was slow if
+one of the two reference exchanges, before the row or after it, took more than SLOW times its own
+median over the whole run. A row of which fewer than half of the rounds are left says nothing: it is
+`disturbed`, and no mean takes it in.
+
+A ratio is the least of the peers' medians over Gyre's: above 1 Gyre is faster than all of them. Its
+interval is the 95 % interval of the bootstrap: rounds are drawn anew, what all contenders did in
+one round stays together, and the best peer is chosen anew each time."""
+import math
+import random
+import statistics
+
+SLOW = 1.5
+DRAWS = 2000
+
+
+def reference_medians(pairs):
+    """The median of each of the reference exchanges over the pairs."""
+    return tuple(map(statistics.median, zip(*pairs)))
+
+
+def is_slow(pair, medians):
+    return any(value > SLOW * usual for value, usual in zip(pair, medians))
+
+
+def kept_rounds(references, medians):
+    """Indices of the rounds that count. `references` has (before, after) of each round; None where
+    there was no reference."""
+    return [index for index, (before, after) in enumerate(references)
+            if before is None or not (is_slow(before, medians) or is_slow(after, medians))]
+
+
+def best_ratio(rounds, own="gyre"):
+    """(ratio, best peer) of rounds, each {contender: microseconds} of the same contenders."""
+    medians = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+    best = min((name for name in medians if name != own), key=medians.get)
+    return medians[best] / medians[own], best
+
+
+def ratio_interval(rounds, own="gyre"):
+    chance = random.Random(1)
+    ratios = sorted(best_ratio(chance.choices(rounds, k=len(rounds)), own)[0]
+                    for _ in range(DRAWS))
+    return ratios[DRAWS * 25 // 1000], ratios[DRAWS * 975 // 1000]
+
+
+def geometric_mean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+class Summary:
+    """One row, from the rounds that count."""
+
+    def __init__(self, figures, medians, own="gyre"):
+        kept = kept_rounds(figures.references, medians) if figures.references else []
+        self.measured, self.kept = len(figures.references), len(kept)
+        self.disturbed = 2 * self.kept < self.measured or self.kept == 0
+        chosen = kept if self.kept else range(self.measured)
+        # A contender that failed on the way has no figure from there on.
+        names = set.intersection(*(set(figures.us[index]) for index in chosen)) \
+            if self.measured else set()
+        self.us = {name: statistics.median(figures.us[index][name] for index in chosen)
+                   for name in names}
+        self.p99_us = {name: statistics.median(figures.p99_us[index][name] for index in chosen)
+                       for name in names}
+        self.ratio = self.best = self.interval = None
+        if own in names and len(names) > 1:
+            rounds = [{name: figures.us[index][name] for name in names} for index in chosen]
+            self.ratio, self.best = best_ratio(rounds, own)
+            self.interval = ratio_interval(rounds, own)
