@@ -3,11 +3,14 @@
  *
  *   line    each core writes a cache line and sees the other's: the shortest exchange there is
  *   cache   each core writes BYTES, then reads those that the other has written
+ *   bypass  the same, with stores that leave the writer's caches at once: faster where the cores
+ *           share no cache
  *   stream  each core copies BYTES; in a region that is larger than the caches they come from
  *           memory and go there
  *
  *     bare_ranks
  */
+#include "bench/compare/fork_ranks.h"
 #include "bench/compare/rank_loop.h"
 #include "bench/compare/timing.h"
 
@@ -18,6 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 enum { LINE_BYTES = 128 }; /* processors fetch pairs of lines */
 #define MAX_WAIT_US 60e6
@@ -78,6 +84,28 @@ static void cache(void* rank, const struct RankTransfer* t) {
   meet(self);
 }
 
+/* Fills whole lines past the caches, where the processor has such stores. */
+static void fill_past_caches(char* buffer, size_t bytes, int value) {
+#ifdef __SSE2__
+  const __m128i filling = _mm_set1_epi8((char)value);
+  const size_t whole = bytes / 16 * 16;
+  for (size_t at = 0; at < whole; at += 16) _mm_stream_si128((__m128i*)(buffer + at), filling);
+  memset(buffer + whole, value, bytes - whole);
+  _mm_sfence();
+#else
+  memset(buffer, value, bytes);
+#endif
+}
+
+static void bypass(void* rank, const struct RankTransfer* t) {
+  struct BareRank* const self = rank;
+  const size_t bytes = t->count * sizeof(float);
+  fill_past_caches(self->shared[self->rank], bytes, (int)self->turn);
+  meet(self);
+  self->sink += sum_words(self->shared[1 - self->rank], bytes);
+  meet(self);
+}
+
 static void stream(void* self, const struct RankTransfer* t) {
   (void)self;
   memcpy(t->recv, t->send, t->count * sizeof(float));
@@ -88,6 +116,7 @@ static void barrier(void* self) { meet(self); }
 static const struct RankCall calls[] = {
     {"line", line, RANK_OUT_OF_PLACE},
     {"cache", cache, RANK_OUT_OF_PLACE},
+    {"bypass", bypass, RANK_OUT_OF_PLACE},
     {"stream", stream, RANK_OUT_OF_PLACE},
 };
 

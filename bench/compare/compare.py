@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Gyre beside other libraries over shared memory, on this host and in one run: Open MPI and MPICH
-of Debian and of PyPI, Intel MPI, and Gloo by its C++ API, which only has TCP. A library that is not
+"""Gyre beside other libraries on this host, in one run, over shared memory: Open MPI and MPICH of
+Debian and of PyPI, Intel MPI, and Gloo by its C++ API, which only has TCP. A library that is not
 there is left out, with the reason and the way to get it.
 
 Each library's ranks are started once, on the same cores, and measured in turns. Buffers come from
 malloc and stay in the caches, unless said otherwise. Results are checked. A ratio is the best
 peer's time over Gyre's: above 1 Gyre is faster. Beside the times are limits of the machine, of the
-same run: the shortest exchange between two cores, bytes that each core writes and the other reads,
-and a copy from and to memory. slow_rounds.py has the rule by which slow rounds are left out.
+same run: the shortest exchange between two cores (line), bytes that each core writes and the other
+reads, through the caches and past them (cache, bypass), and a copy from and to memory (stream).
+slow_rounds.py has the rule by which slow rounds are left out.
 """
 import argparse
 import datetime
@@ -23,7 +24,7 @@ import recorded
 from interleaved import Measurement, Row
 from rank_job import JobFailed, RankJob
 from rounds import ROOT, parse_size, provenance
-from slow_rounds import Summary, reference_medians
+from slow_rounds import Summary
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all",
                "gather", "scatter", "send_recv", "barrier")
@@ -35,6 +36,13 @@ DEFAULT = {"rounds": 15, "budget": 20, "sizes": "8 64 512 2K 8K 32K 128K 512K 2M
 QUICK = {"rounds": 5, "budget": 5, "sizes": "8 512 4K 64K 1M 8M"}
 
 
+def size_of(text):
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'"{text}" is no size, as in 8, 4K or 64M') from error
+
+
 def arguments(words=None):
     parser = argparse.ArgumentParser(prog="tools/dev compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -44,7 +52,9 @@ def arguments(words=None):
                         help="fewer sizes and rounds: at most 5 minutes on 2 cores")
     parser.add_argument("--ranks", type=int, default=2, metavar="N",
                         help="default 2; peers are told to yield if there are fewer cores")
-    parser.add_argument("--sizes", nargs="+", type=parse_size, metavar="SIZE",
+    parser.add_argument("--transport", default="shm", choices=["shm", "tcp"], metavar="NAME",
+                        help="shm (default), or tcp over loopback")
+    parser.add_argument("--sizes", nargs="+", type=size_of, metavar="SIZE",
                         help=f"bytes of the larger buffer; default: {DEFAULT['sizes']}")
     parser.add_argument("--types", nargs="+", default=["float"], choices=list(ELEMENT_BYTES),
                         metavar="TYPE", help="float, bfloat16 or both; default: float")
@@ -65,7 +75,8 @@ def arguments(words=None):
                         f"row and round; default {DEFAULT['budget']}, with --quick "
                         f"{QUICK['budget']}")
     parser.add_argument("--peers", nargs="*", metavar="PEER", help="some of " +
-                        ", ".join(peer.name for peer in contenders.peers()) + "; default: all")
+                        ", ".join(peer.name for peer in contenders.peers()) + "; default: all; "
+                        "raw_sum and raw_move are plain sockets, of 2 ranks with --transport tcp")
     parser.add_argument("--gloo", nargs="+", metavar="FOLDER", help="instead of Debian's: a prefix "
                         "with Gloo's headers and libgloo.a, or its sources and build folder")
     parser.add_argument("--cores", metavar="LIST", help="as in 0,1: ranks go round them; default: "
@@ -98,6 +109,12 @@ def settle(parser, options):
     options.rounds = options.rounds if options.rounds is not None else defaults["rounds"]
     options.budget = options.budget if options.budget is not None else defaults["budget"]
     options.collectives = options.collectives or list(COLLECTIVES)
+    fitting = [peer.name for peer in contenders.peers() if options.transport in peer.transports
+               and peer.max_ranks >= options.ranks]
+    options.peers = fitting if options.peers is None else options.peers
+    for name in options.peers:
+        if name not in fitting:
+            parser.error(f"{name} does not do {options.ranks} ranks over {options.transport}")
     for name, least in (("ranks", 2), ("rounds", 1), ("budget", 1)):
         if getattr(options, name) < least:
             parser.error(f"--{name} takes a whole number from {least}")
@@ -176,7 +193,8 @@ class Progress:
 
 def start(options, say):
     """({name: job}, the bare job, {name: why it is absent}); Gyre's job comes first."""
-    crowded = options.ranks > len(options.cores)
+    how = contenders.Start(options.ranks, options.transport,
+                           options.ranks > len(options.cores), None)
     largest = max(options.sizes)
     region = max(largest, 2 * last_level_cache())
     settings = {"COMPARE_CORES": ",".join(map(str, options.cores)),
@@ -186,8 +204,7 @@ def start(options, say):
                      if getattr(options, name)})
     jobs, absent, bare = {}, {}, None
     wanted = [contenders.Gyre(), contenders.Bare()]
-    wanted += [peer for peer in contenders.peers(options.gloo)
-               if options.peers is None or peer.name in options.peers]
+    wanted += [peer for peer in contenders.peers(options.gloo) if peer.name in options.peers]
     need_memory(len(wanted) * options.ranks * 2 * int(settings["COMPARE_REGION"]))
     for contender in wanted:
         say(f"starting {contender.name}")
@@ -196,7 +213,7 @@ def start(options, say):
             own = {**settings, "COMPARE_REGION": str(region), "COMPARE_MEMORY": "malloc"}
         try:
             contender.prepare(options.build)
-            job = RankJob(contender, options.ranks, crowded, own)
+            job = RankJob(contender, how, own)
         except (contenders.Absent, JobFailed, OSError) as reason:
             absent[contender.name] = str(reason)
             continue
@@ -216,7 +233,8 @@ def record(path, lines):
 def main():
     options = arguments()
     if options.targets:
-        print("tools/gyre bench/compare/gyre_ranks bench/compare/bare_ranks")
+        print("tools/gyre bench/compare/gyre_ranks bench/compare/bare_ranks "
+              "bench/compare/raw_ranks")
         return 0
     say = Progress()
     jobs, bare, absent = start(options, say)
@@ -234,12 +252,9 @@ def main():
         for job in [*jobs.values(), bare]:
             if job is not None:
                 job.end()
-    pairs = [pair for figures in measurement.figures.values()
-             for both in figures.references for pair in both]
-    medians = reference_medians(pairs)
-    summaries = {row: Summary(figures, medians)
-                 for row, figures in measurement.figures.items()}
-    compare_table.show(summaries, measurement, versions, medians, options)
+    usual = measurement.usual()
+    summaries = {row: Summary(figures, usual) for row, figures in measurement.figures.items()}
+    compare_table.show(summaries, measurement, versions, options)
     common = provenance("tools/dev compare")
     lines = [{**common, **line} for line in
              compare_table.lines_of(summaries, measurement, versions, absent, options)]

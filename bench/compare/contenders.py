@@ -1,5 +1,6 @@
 """The libraries that compare.py compares: how each is had, how its ranks' program (rank_loop.h) is
-compiled, and how it is started over shared memory. Gyre first."""
+compiled, and how it is started over shared memory or TCP."""
+import collections
 import hashlib
 import os
 import shutil
@@ -11,10 +12,14 @@ HERE = os.path.join(ROOT, "bench", "compare")
 sys.path.append(os.path.join(ROOT, "tools"))
 import wheels  # noqa: E402  pylint: disable=wrong-import-position
 
-LOOP = [os.path.join(HERE, name) for name in ("rank_loop.c", "rank_check.c")]
+LOOP = [os.path.join(HERE, name) for name in ("rank_loop.c", "rank_check.c", "fork_ranks.c")]
 HEADERS = [os.path.join(HERE, name) for name in ("rank_loop.h", "rank_library.h", "rank_check.h",
-                                                   "timing.h")]
+                                                 "fork_ranks.h", "timing.h")]
 C_FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{ROOT}"]
+
+
+# `crowded`: there are more ranks than cores. The folder is empty.
+Start = collections.namedtuple("Start", "ranks transport crowded folder")
 
 
 class Absent(Exception):
@@ -50,8 +55,8 @@ def compile_once(folder, name, command, sources):
 
 class Contender:
     """`prepare` makes the program or raises Absent; `command` starts its ranks."""
-    environment = {}
     max_ranks = 1 << 20
+    transports = ("shm", "tcp")
 
     def __init__(self, name):
         self.name = name
@@ -60,8 +65,8 @@ class Contender:
     def prepare(self, build):
         raise NotImplementedError
 
-    def command(self, ranks, crowded, folder):
-        """(words, environment); `crowded`: there are more ranks than cores. The folder is empty."""
+    def command(self, start):
+        """(words, environment)"""
         raise NotImplementedError
 
 
@@ -84,9 +89,9 @@ class Gyre(Built):
     def __init__(self):
         super().__init__("gyre", "gyre_ranks")
 
-    def command(self, ranks, crowded, folder):
-        return ([self.launcher, "run", "-n", str(ranks), "--no-prefix", self.program],
-                {"GYRE_TRANSPORT": "shm", "GYRE_SOCKET_IFNAME": "lo"})
+    def command(self, start):
+        return ([self.launcher, "run", "-n", str(start.ranks), "--no-prefix", self.program],
+                {"GYRE_TRANSPORT": start.transport, "GYRE_SOCKET_IFNAME": "lo"})
 
 
 class Bare(Built):
@@ -96,8 +101,21 @@ class Bare(Built):
     def __init__(self):
         super().__init__("bare", "bare_ranks")
 
-    def command(self, ranks, crowded, folder):
+    def command(self, start):
         return [self.program], {"COMPARE_COLD": "1"}
+
+
+class Raw(Built):
+    """Plain sockets, of two ranks: an all-reduce's bytes alone, or also their sums."""
+    max_ranks = 2
+    transports = ("tcp",)
+
+    def __init__(self, pattern):
+        super().__init__("raw_" + pattern, "raw_ranks")
+        self.pattern = pattern
+
+    def command(self, start):
+        return [self.program, self.pattern], {}
 
 
 class Mpi(Contender):
@@ -139,27 +157,43 @@ class Mpi(Contender):
 
 
 class OpenMpi(Mpi):
-    def command(self, ranks, crowded, folder):
-        extra = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader", **self.libraries()}
-        if crowded:
+    def command(self, start):
+        extra = {"OMPI_MCA_pml": "ob1", **self.libraries()}
+        if start.transport == "tcp":
+            extra.update(OMPI_MCA_btl="self,tcp", OMPI_MCA_btl_tcp_if_include="lo")
+        else:
+            extra.update(OMPI_MCA_btl="self,vader")
+        if start.crowded:
             extra["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        words = [self.launcher, "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
+        words = [self.launcher, "--oversubscribe", "--bind-to", "none", "-n", str(start.ranks)]
         if os.geteuid() == 0:
             words.append("--allow-run-as-root")
         return [*words, self.program], extra
 
 
 class Mpich(Mpi):
-    def command(self, ranks, crowded, folder):
+    """MPIR_CVAR_NOLOCAL takes every rank for one on another host, so that it leaves its own shared
+    memory alone. UCX is then told to use TCP; that of the wheel finds no route over loopback."""
+
+    def __init__(self, name, compiler, launcher, packages=None, wheel=None):
+        super().__init__(name, compiler, launcher, packages, wheel)
+        if wheel:
+            self.transports = ("shm",)
+
+    def command(self, start):
         extra = self.libraries()
-        if crowded:
+        if start.transport == "tcp":
+            extra.update(MPIR_CVAR_NOLOCAL="1", UCX_TLS="tcp,self", UCX_NET_DEVICES="lo")
+        if start.crowded:
             extra["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
-        return [self.launcher, "-n", str(ranks), self.program], extra
+        return [self.launcher, "-n", str(start.ranks), self.program], extra
 
 
 class IntelMpi(Mpi):
     """Its wheel has neither headers nor a compiler's wrapper. Its ABI is MPICH's, so headers of
-    MPICH will do: the wheel's or Debian's. Only its handle of bfloat16 is another one."""
+    MPICH will do: the wheel's or Debian's. Only its handle of bfloat16 is another one. On one host
+    its collectives use shared memory, whichever fabric it is given."""
+    transports = ("shm",)
 
     def prepare(self, build):
         self.need(self.launcher)
@@ -173,13 +207,13 @@ class IntelMpi(Mpi):
         self.compile(build, ["cc", f"-I{include}", "-DBFLOAT16_HANDLE=0x4c000247"],
                      [os.path.join(self.folder, "lib", "libmpi.so.12")])
 
-    def command(self, ranks, crowded, folder):
-        extra = {"I_MPI_ROOT": self.folder, "I_MPI_FABRICS": "shm", "I_MPI_PIN": "0",
-                 "I_MPI_HYDRA_BOOTSTRAP": "fork", "I_MPI_HYDRA_IFACE": "lo",
-                 "LD_LIBRARY_PATH": os.path.join(self.folder, "lib")}
-        if crowded:
+    def command(self, start):
+        libraries = os.path.join(self.folder, "lib")
+        extra = {"I_MPI_ROOT": self.folder, "I_MPI_PIN": "0", "I_MPI_HYDRA_BOOTSTRAP": "fork",
+                 "I_MPI_HYDRA_IFACE": "lo", "LD_LIBRARY_PATH": libraries, "I_MPI_FABRICS": "shm"}
+        if start.crowded:
             extra["I_MPI_THREAD_YIELD"] = "2"
-        return [self.launcher, "-n", str(ranks), self.program], extra
+        return [self.launcher, "-n", str(start.ranks), self.program], extra
 
 
 class Gloo(Contender):
@@ -213,8 +247,8 @@ class Gloo(Contender):
             folder, "gloo_ranks", ["c++", "-std=c++17", "-O2", "-w", f"-I{ROOT}", *includes, source,
                                    *objects, library, "-pthread"], [source])
 
-    def command(self, ranks, crowded, folder):
-        return [self.program, str(ranks), folder], {}
+    def command(self, start):
+        return [self.program, str(start.ranks), start.folder], {}
 
 
 def peers(gloo=None):
@@ -226,4 +260,6 @@ def peers(gloo=None):
         Mpich("mpich-wheel", "mpicc", "mpiexec", wheel="mpich"),
         IntelMpi("intelmpi", "mpicc", "mpirun", wheel="impi-rt"),
         Gloo(gloo),
+        Raw("sum"),
+        Raw("move"),
     ]

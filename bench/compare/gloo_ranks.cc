@@ -4,6 +4,7 @@
 //   gloo_ranks RANKS FOLDER
 //
 // The ranks meet in the folder, which is empty.
+#include "bench/compare/fork_ranks.h"
 #include "bench/compare/rank_loop.h"
 
 #include <algorithm>

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 
-from peers import Gyre
+from perf_programs import Gyre
 from rounds import ROOT, Series, add_sizes, append_results, ratio_interval, sizes_of
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "support"))

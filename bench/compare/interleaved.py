@@ -8,6 +8,7 @@ import statistics
 import time
 
 from rank_job import JobFailed
+from slow_rounds import kept_rounds, usual_references
 
 REFERENCES = (("line", 4, 60), ("cache", 256 << 10, 1))  # what, bytes, calls of a block
 REFERENCE_BLOCKS = 15
@@ -121,24 +122,41 @@ class Measurement:
         figures.us.append(us)
         figures.p99_us.append(p99_us)
 
-    def run(self, rows, rounds):
-        sizes = sorted({row.bytes for row in rows if row.collective != "barrier"})
+    def _limits(self, rows):
+        self._limit("line", 4)
+        for size in sorted({row.bytes for row in rows if row.collective != "barrier"}):
+            self._limit("cache", size)
+            self._limit("bypass", size)
+            self._limit("stream", size)
+
+    def usual(self):
+        """The usual times of the reference exchanges so far."""
+        return usual_references([pair for figures in self.figures.values()
+                                 for both in figures.references for pair in both])
+
+    def _lacking(self, rows, rounds):
+        usual = self.usual()
+        return [row for row in rows
+                if len(kept_rounds(self.figures[row].references, usual)) < rounds]
+
+    def _round(self, rows, turn, title):
         began = time.monotonic()
-        total = rounds * len(rows)
+        for index, row in enumerate(rows):
+            left = (time.monotonic() - began) / max(1, index) * (len(rows) - index)
+            self.say(f"{title}, {row.collective} of {row.bytes} bytes" +
+                     (f", {left:.0f} s left of it" if index > 0 else ""))
+            before = self._reference() if self.bare else None
+            self._group(row, turn)
+            after = self._reference() if self.bare else None
+            self.figures[row].references.append((before, after))
+            if not self.jobs:
+                return
+
+    def run(self, rows, rounds):
         for turn in range(rounds):
             if self.bare:
-                self._limit("line", 4)
-                for size in sizes:
-                    self._limit("cache", size)
-                    self._limit("stream", size)
-            for index, row in enumerate(rows):
-                done = turn * len(rows) + index
-                left = (time.monotonic() - began) / max(1, done) * (total - done)
-                self.say(f"round {turn + 1} of {rounds}, {row.collective} of {row.bytes} bytes" +
-                         (f", {left:.0f} s left" if done > 0 else ""))
-                before = self._reference() if self.bare else None
-                self._group(row, turn)
-                after = self._reference() if self.bare else None
-                self.figures[row].references.append((before, after))
-                if not self.jobs:
-                    return
+                self._limits(rows)
+            self._round(rows, turn, f"round {turn + 1} of {rounds}")
+        for turn in range(rounds, rounds + rounds // 2 if self.bare and self.jobs else 0):
+            lacking = self._lacking(rows, rounds)
+            self._round(lacking, turn, f"{len(lacking)} rows again, as the machine was slow")

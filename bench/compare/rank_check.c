@@ -126,7 +126,7 @@ static float expected(const struct RankLibrary* library, const struct RankPatter
 size_t count_wrong(const struct RankLibrary* library, const char* collective,
                    const struct RankTransfer* transfer) {
   const struct RankPattern* const pattern = pattern_of(collective);
-  if (pattern == NULL) return 0;
+  if (pattern == NULL || library->moves_only) return 0;
   const int root = library->rank == 0;
   const enum RankShare gets = root ? pattern->root_gets : pattern->others_get;
   struct RankSpan span = span_of(library, pattern, gets, transfer);

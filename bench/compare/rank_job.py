@@ -46,9 +46,10 @@ class Rank:
 
 
 class RankJob:
-    """`settings` are those of rank_loop.h; the contender's own stand above them."""
+    """`start` is a contenders.Start without a folder. `settings` are those of rank_loop.h; the
+    contender's own stand above them."""
 
-    def __init__(self, contender, ranks, crowded, settings):
+    def __init__(self, contender, start, settings):
         self.name = contender.name
         self.folder = tempfile.TemporaryDirectory(prefix="gyre-compare-")
         self.output = tempfile.TemporaryFile("w+")
@@ -56,10 +57,11 @@ class RankJob:
         path = os.path.join(self.folder.name, "socket")
         meeting = os.path.join(self.folder.name, "meeting")
         os.mkdir(meeting)
-        self.count = min(ranks, contender.max_ranks)
-        words, extra = contender.command(self.count, crowded, meeting)
+        self.count = min(start.ranks, contender.max_ranks)
+        words, extra = contender.command(start._replace(ranks=self.count, folder=meeting))
         kept = {key: value for key, value in os.environ.items()
-                if not key.startswith(("GYRE_", "OMPI_", "MPIR_", "UCX_", "I_MPI_", "COMPARE_"))}
+                if not key.startswith(("GYRE_", "OMPI_", "MPIR_", "UCX_", "I_MPI_", "FI_",
+                                       "COMPARE_"))}
         with socket.socket(socket.AF_UNIX) as door:
             door.bind(path)
             door.listen(self.count)

@@ -29,6 +29,7 @@ struct RankLibrary {
   const struct RankCall* calls;
   int call_count;
   int adds_bfloat16;
+  int moves_only;        /* its results are not checked */
   int scatters_to_begin; /* a reduce-scatter in place leaves its block at the buffer's begin */
   void (*barrier)(void* self);
   /* Memory that the library reaches best; NULL: it has none of its own. */

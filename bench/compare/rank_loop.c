@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_LINE = 256, MAX_BLOCKS = 1 << 16, SPACE_BETWEEN = 4096 };
@@ -201,27 +200,4 @@ void run_rank_loop(const struct RankLibrary* library) {
   free(loop.times);
   fclose(loop.in);
   fclose(loop.out);
-}
-
-static int is_parent = 1;
-
-int fork_ranks(int ranks) {
-  for (int rank = 1; rank < ranks; ++rank) {
-    const pid_t child = fork();
-    if (child < 0) {
-      perror("fork");
-      exit(2);
-    }
-    is_parent = child != 0;
-    if (!is_parent) return rank;
-  }
-  return 0;
-}
-
-int join_ranks(void) {
-  if (!is_parent) exit(0);
-  int exit_code = 0;
-  for (int status = 0; wait(&status) > 0;)
-    if (status != 0) exit_code = 1;
-  return exit_code;
 }

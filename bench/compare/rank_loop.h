@@ -30,12 +30,6 @@ extern "C" {
  *                   one of a block without being timed */
 void run_rank_loop(const struct RankLibrary* library);
 
-/* For libraries without a launcher: makes `ranks` processes of this one, and returns the number of
- * each. Rank 0 is the parent, and waits for the others by `join_ranks`, which returns the exit code
- * of all. The others leave there. */
-int fork_ranks(int ranks);
-int join_ranks(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -19,5 +19,5 @@ int main(int argc, char** argv) {
   const int rank = fork_with_socket(&fd);
   const struct OneWay way = {rank, &fd, send_all, receive_all};
   run_one_way(&way, &plan);
-  return join_processes(0);
+  return join_ranks();
 }

@@ -2,7 +2,7 @@
  * programs that measure the limit of a transport over them. */
 #pragma once
 
-#include "bench/compare/reduce_loop.h"
+#include "bench/compare/fork_ranks.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static inline int fork_with_socket(int* end) {
   must(connect(dialed, (struct sockaddr*)&address, length), "connect");
   const int came = must(accept(door, NULL, NULL), "accept");
   close(door);
-  const int rank = fork_processes(2);
+  const int rank = fork_ranks(2);
   close(rank == 0 ? came : dialed);
   *end = rank == 0 ? dialed : came;
   return rank;

@@ -14,7 +14,7 @@ NAMES = {"all_reduce": "all-reduce", "reduce_scatter": "reduce-scatter", "all_ga
          "gather": "gather", "scatter": "scatter", "send_recv": "send + recv",
          "barrier": "barrier"}
 
-Kind = collections.namedtuple("Kind", "machine ranks memory cold written type")
+Kind = collections.namedtuple("Kind", "machine transport ranks memory cold written type")
 
 
 class NothingRecorded(Exception):
@@ -27,8 +27,7 @@ def read(path=FILE):
 
 
 def kind_of(line):
-    return Kind(line["machine"], line["ranks"], line["memory"], line["cold"], line["written"],
-                line["type"])
+    return Kind(*(line[name] for name in Kind._fields))
 
 
 def newest(lines, in_place=False, **wanted):

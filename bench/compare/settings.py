@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 
-from peers import Gyre
+from perf_programs import Gyre
 from rounds import (ROOT, add_arguments, collective_of, common_keys, measure, parse_size,
                     provenance, ratio_interval)
 

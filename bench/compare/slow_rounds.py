@@ -1,9 +1,10 @@
 """The statistics of a comparison.
 
 The rule for slow rounds: a row's round is left out if the machine was slow in it. It was slow if
-one of the two reference exchanges, before the row or after it, took more than SLOW times its own
-median over the whole run. A row of which fewer than half of the rounds are left says nothing: it is
-`disturbed`, and no mean takes it in.
+one of the two reference exchanges, before the row or after it, took more than SLOW times as long as
+usual: as the lower quarter of all its times in this run. Rows that lack rounds are measured again,
+half as often as asked for at most. A row of which fewer than half of the rounds are left then says
+nothing: it is `disturbed`, and no mean takes it in.
 
 A ratio is the least of the peers' medians over Gyre's: above 1 Gyre is faster than all of them. Its
 interval is the 95 % interval of the bootstrap: rounds are drawn anew, what all contenders did in
@@ -16,20 +17,20 @@ SLOW = 1.5
 DRAWS = 2000
 
 
-def reference_medians(pairs):
-    """The median of each of the reference exchanges over the pairs."""
-    return tuple(map(statistics.median, zip(*pairs)))
+def usual_references(pairs):
+    """The lower quartile of each of the reference exchanges over the pairs."""
+    return tuple(sorted(times)[(len(times) - 1) // 4] for times in zip(*pairs))
 
 
-def is_slow(pair, medians):
-    return any(value > SLOW * usual for value, usual in zip(pair, medians))
+def is_slow(pair, usual):
+    return any(value > SLOW * time for value, time in zip(pair, usual))
 
 
-def kept_rounds(references, medians):
+def kept_rounds(references, usual):
     """Indices of the rounds that count. `references` has (before, after) of each round; None where
     there was no reference."""
     return [index for index, (before, after) in enumerate(references)
-            if before is None or not (is_slow(before, medians) or is_slow(after, medians))]
+            if before is None or not (is_slow(before, usual) or is_slow(after, usual))]
 
 
 def best_ratio(rounds, own="gyre"):
@@ -54,8 +55,8 @@ def geometric_mean(values):
 class Summary:
     """One row, from the rounds that count."""
 
-    def __init__(self, figures, medians, own="gyre"):
-        kept = kept_rounds(figures.references, medians) if figures.references else []
+    def __init__(self, figures, usual, own="gyre"):
+        kept = kept_rounds(figures.references, usual)
         self.measured, self.kept = len(figures.references), len(kept)
         self.disturbed = 2 * self.kept < self.measured or self.kept == 0
         chosen = kept if self.kept else range(self.measured)
@@ -66,8 +67,9 @@ class Summary:
                    for name in names}
         self.p99_us = {name: statistics.median(figures.p99_us[index][name] for index in chosen)
                        for name in names}
-        self.ratio = self.best = self.interval = None
+        self.ratio = self.best = self.interval = self.tail_ratio = None
         if own in names and len(names) > 1:
             rounds = [{name: figures.us[index][name] for name in names} for index in chosen]
             self.ratio, self.best = best_ratio(rounds, own)
             self.interval = ratio_interval(rounds, own)
+            self.tail_ratio = self.p99_us[self.best] / self.p99_us[own]

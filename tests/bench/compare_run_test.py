@@ -16,6 +16,7 @@ from interleaved import Measurement, Row  # noqa: E402
 from rank_job import JobFailed, RankJob  # noqa: E402
 
 PATIENCE_S = 120
+START = contenders.Start(2, "shm", False, None)
 SETTINGS = {"COMPARE_CORES": str(min(os.sched_getaffinity(0))), "COMPARE_MEMORY": "malloc",
             "COMPARE_REGION": "65536"}
 
@@ -29,19 +30,19 @@ def run(*words):
 class Faulty(contenders.Contender):
     max_ranks = 2
 
-    def command(self, ranks, crowded, folder):
+    def command(self, start):
         return [FAULTY], {}
 
 
 class Run(unittest.TestCase):
     def job(self, contender):
         contender.prepare(BUILD)
-        job = RankJob(contender, 2, False, SETTINGS)
+        job = RankJob(contender, START, SETTINGS)
         self.addCleanup(job.end)
         return job
 
     def faulty(self):
-        job = RankJob(Faulty("faulty"), 2, False, SETTINGS)
+        job = RankJob(Faulty("faulty"), START, SETTINGS)
         self.addCleanup(job.kill)
         return job
 
@@ -100,10 +101,10 @@ class Run(unittest.TestCase):
 
     def test_a_program_that_does_not_start_is_quoted(self):
         class Broken(contenders.Contender):
-            def command(self, ranks, crowded, folder):
+            def command(self, start):
                 return ["sh", "-c", "echo no such library >&2; exit 4"], {}
         with self.assertRaisesRegex(JobFailed, "(?s)exit code 4.*no such library"):
-            RankJob(Broken("broken"), 2, False, SETTINGS)
+            RankJob(Broken("broken"), START, SETTINGS)
 
     def test_what_is_not_there_is_said_with_the_way_to_get_it(self):
         with self.assertRaisesRegex(contenders.Absent, "install a-package"):

@@ -1,8 +1,6 @@
 """bench/compare, but for compare.py: how sizes become runs and rounds become medians, and that no
 program runs beyond its time limit. compare_test.py FOLDER_OF_COMPARE [unittest arguments]."""
 import argparse
-import importlib.util
-import json
 import os
 import sys
 import tempfile
@@ -10,12 +8,10 @@ import time
 import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
-import chart  # noqa: E402
 import one_way  # noqa: E402
-import peers  # noqa: E402
+import perf_programs  # noqa: E402
 import rounds  # noqa: E402
 import settings  # noqa: E402
-import tcp  # noqa: E402
 
 
 def options(**values):
@@ -95,14 +91,9 @@ class Compare(unittest.TestCase):
         self.assertIn("reason", said)
         self.assertEqual(rounds.run_program(["true"], dict(os.environ), 60), "")
 
-    def test_what_is_not_built_is_named(self):
-        found, missing = peers.find_peers("/nonexistent")
-        self.assertEqual(found, [])
-        self.assertEqual(len(missing), 2)
-
     def test_gyre_gets_the_memory_that_is_asked_for(self):
         def said(memory):
-            program = peers.Gyre("build", memory=memory)
+            program = perf_programs.Gyre("build", memory=memory)
             words, _ = program.command(2, "shm", ["-b", "8"], "rows.json")
             return " ".join(words)
         self.assertIn("--device host --plain_memory", said("malloc"))
@@ -112,59 +103,6 @@ class Compare(unittest.TestCase):
         parser = argparse.ArgumentParser()
         rounds.add_arguments(parser)
         self.assertEqual(parser.parse_args([]).memory, "malloc")
-
-    def test_the_chart_takes_the_newest_run_on_malloc_s_memory(self):
-        def row(time, size, **values):
-            return {"time": time, "collective": "all_reduce", "ranks": 2, "bytes": size,
-                    "transport": "shm", "in_place": False, "memory": "malloc", "peer": "mpich",
-                    "p50_us": 2, "peer_p50_us": 4, **values}
-        rows = [row("2026-01-01", 8), row("2026-01-02", 64), row("2026-01-02", 8),
-                row("2026-01-03", 8, memory="registered"), row("2026-01-03", 8, in_place=True),
-                row("2026-01-03", 8, ranks=8)]
-        runs = chart.newest_runs(rows, 2, "malloc")
-        self.assertEqual([(one["time"], one["bytes"]) for one in runs["shm"]],
-                         [("2026-01-02", 8), ("2026-01-02", 64)])
-        self.assertNotIn("tcp", runs)
-
-    def test_the_chart_names_what_to_measure_when_there_is_nothing(self):
-        old = {"collective": "all_reduce", "ranks": 2, "in_place": False}  # names no memory
-        with self.assertRaisesRegex(chart.NothingToDraw, "compare.py .*--memory malloc --record"):
-            chart.newest_runs([old], 2, "malloc")
-
-    def test_the_chart_s_title_counts_sizes_that_are_slower_than_any_peer(self):
-        rows = [{"bytes": size, "p50_us": own, "peer_p50_us": theirs}
-                for size, own, theirs in ((8, 1, 2), (8, 1, 0.5), (64, 1, 2), (64, 1, 3))]
-        self.assertEqual(chart.sizes_ahead(rows), (1, 2))
-        self.assertEqual(chart.title({"shm": rows, "tcp": rows[2:]}, 2),
-                         "All-reduce on 2 ranks: Gyre is fastest at 1 of 2 sizes over shared "
-                         "memory and 1 of 1 over TCP")
-
-    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib here")
-    def test_the_chart_is_drawn_with_sizes_that_are_slower_and_without_a_peer(self):
-        rows = [{"bytes": size, "p50_us": own, "peer_p50_us": 2, "peer": "mpich", "rounds": 5,
-                 "machine": "a machine", "time": "2026-01-01", "commit": "abc"}
-                for size, own in ((8, 1), (1 << 20, 4))]
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "chart.svg")
-            chart.draw({"shm": rows}, options(ranks=2, memory="malloc", out=path))
-            self.assertGreater(os.path.getsize(path), 1000)
-
-    def test_the_chart_s_labels_are_plain(self):
-        self.assertEqual([chart.size_label(size) for size in (8, 1 << 10, 64 << 10, 1 << 20)],
-                         ["8 B", "1 KiB", "64 KiB", "1 MiB"])
-        self.assertEqual([chart.time_label(time) for time in (0.5, 10, 1000, 2e6)],
-                         ["0.5 µs", "10 µs", "1 ms", "2 s"])
-
-    def test_goals_of_tcp_hold_or_fail_by_the_medians(self):
-        def said(own):
-            medians = {8: {"gyre": own, "openmpi": 9, "raw_sum": 4},
-                       1 << 20: {"gyre": 100, "openmpi": 400, "raw_sum": 95, "gloo": 400}}
-            return {what: holds for what, holds, _ in tcp.goals(medians)}
-        fast, slow = said(4.9), said(9.1)
-        self.assertTrue(all(fast.values()), fast)
-        self.assertEqual(len(fast), 5)
-        self.assertEqual([what for what, holds in slow.items() if not holds],
-                         ["no size slower than Open MPI", "8 B <= 1.25 of plain sockets"])
 
     def test_steps_of_a_round_take_turns_and_become_medians(self):
         called = []
@@ -176,10 +114,6 @@ class Compare(unittest.TestCase):
         steps = [step("one", iter((1, 9, 2))), step("other", iter((5, 4, 6)))]
         self.assertEqual(one_way.in_turns(steps, 3), [(2,), (5,)])
         self.assertEqual(called, ["one", "other", "other", "one", "one", "other"])
-
-    def test_gloo_is_looked_for_where_it_may_be(self):
-        with self.assertRaisesRegex(FileNotFoundError, "libgloo.a"):
-            peers.Gloo(["/nonexistent"])
 
 
 if __name__ == "__main__":

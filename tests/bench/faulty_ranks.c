@@ -1,5 +1,6 @@
 /* Two ranks of a library that adds nothing, for compare_run_test.py: rank_loop.h has to find that
  * its all-reduce is wrong. Its broadcast ends the process, and its barrier waits for nobody. */
+#include "bench/compare/fork_ranks.h"
 #include "bench/compare/rank_loop.h"
 
 #include <stdlib.h>

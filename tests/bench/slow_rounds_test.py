@@ -30,8 +30,10 @@ class SlowRounds(unittest.TestCase):
         self.assertEqual(slow_rounds.kept_rounds([(within, within)], USUAL), [0])
 
     def test_slow_minutes_do_not_move_what_is_usual(self):
-        pairs = [USUAL] * 7 + [(0.4, 80.0)] * 6
-        self.assertEqual(slow_rounds.reference_medians(pairs), USUAL)
+        pairs = [(0.4, 80.0)] * 6 + [USUAL] * 4
+        self.assertEqual(slow_rounds.usual_references(pairs), USUAL)
+        # Each of the two has its own.
+        self.assertEqual(slow_rounds.usual_references([(1, 9), (9, 1), (5, 5)]), (1, 1))
 
     def test_a_slow_round_changes_no_figure(self):
         quiet = [{"gyre": 1, "mpi": 2}] * 4
@@ -79,6 +81,15 @@ class SlowRounds(unittest.TestCase):
         mean, worst, where = compare_table.overall(rows, summaries)
         self.assertAlmostEqual(mean, 2)
         self.assertEqual((worst, where.bytes), (0.5, 8))
+
+    def test_the_tail_is_compared_with_that_of_the_peer_that_is_best_by_its_median(self):
+        made = figures([{"gyre": 2, "fast": 3, "slow": 4}] * 3)
+        made.p99_us = [{"gyre": 10, "fast": 30, "slow": 5}] * 3
+        row = interleaved.Row("all_reduce", "float", False, 8)
+        summary = slow_rounds.Summary(made, USUAL)
+        mean, worst, where = compare_table.tails([row], {row: summary})
+        self.assertAlmostEqual(mean, 3)
+        self.assertEqual((worst, where), (3, row))
 
     def test_a_contender_that_failed_on_the_way_has_no_figure(self):
         summary = slow_rounds.Summary(figures([{"gyre": 1, "mpi": 2, "gone": 1},

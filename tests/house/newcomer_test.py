@@ -45,6 +45,7 @@ DEV = [
     ("tools/dev compare --quik", 2, ["did you mean --quick?"], []),
     ("tools/dev compare all_redcue", 2, ["did you mean all_reduce?"], []),
     ("tools/dev compare --peers openmpy", 2, ["did you mean openmpi?"], []),
+    ("tools/dev compare --sizes 4X", 2, ['"4X" is no size'], ["parse_size"]),
     ("tools/dev compare --ranks 1", 2, ["--ranks takes a whole number from 2"], []),
     ("tools/dev train --help", 0, ["usage: tools/dev train", "-n RANKS"], []),
     ("tools/dev train -n two", 2, ["-n takes a whole number from 1"], []),

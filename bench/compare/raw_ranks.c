@@ -1,11 +1,12 @@
-/* The bytes of an all-reduce of two ranks over one plain socket, under the loop of reduce_loop.h.
+/* The bytes of an all-reduce of two ranks over one plain socket, for compare.py: see rank_loop.h.
  * Both ends send and receive at once: up to 64 KiB all data in one exchange, beyond that each
  * rank's half of it, and then the sums of the other half. `sum` adds what comes in, piece by piece;
  * a sum leaves as soon as it is there. `move` moves the same bytes and adds nothing. Neither
  * sleeps.
  *
- *   raw_all_reduce move|sum -b 8 -e 64M -f 2 -n 20 -w 1 [-c 0] [-J rows.jsonl]
+ *   raw_ranks move|sum
  */
+#include "bench/compare/rank_loop.h"
 #include "bench/compare/raw_sockets.h"
 
 #define MAX_EXCHANGED (64u << 10)
@@ -63,36 +64,42 @@ static void exchange_halves(const struct RawRank* self, const float* send, float
   }
 }
 
-static void all_reduce(void* self, const float* send, float* recv, size_t count) {
+static void all_reduce(void* self, const struct RankTransfer* t) {
   const struct RawRank* const raw = self;
-  const size_t bytes = count * sizeof(float);
+  const size_t bytes = t->count * sizeof(float);
   if (bytes > MAX_EXCHANGED) {
-    exchange_halves(raw, send, recv, count);
+    exchange_halves(raw, t->send, t->recv, t->count);
     return;
   }
-  exchange(raw->fd, send, bytes, raw->sums ? raw->piece : recv, bytes);
-  if (raw->sums) add(recv, send, raw->piece, count);
+  exchange(raw->fd, t->send, bytes, raw->sums ? (void*)raw->piece : t->recv, bytes);
+  if (raw->sums) add(t->recv, t->send, raw->piece, t->count);
 }
 
-static void combine(void* self, double* values, int count, int largest) {
-  const size_t bytes = (size_t)count * sizeof(double);
-  double* const theirs = malloc(bytes);
-  if (theirs == NULL) exit(2);
-  exchange(((const struct RawRank*)self)->fd, values, bytes, theirs, bytes);
-  for (int i = 0; i < count; ++i)
-    values[i] = largest ? (values[i] > theirs[i] ? values[i] : theirs[i]) : values[i] + theirs[i];
-  free(theirs);
+static void barrier(void* self) {
+  char mine = 0, theirs = 0;
+  exchange(((const struct RawRank*)self)->fd, &mine, 1, &theirs, 1);
 }
+
+static const struct RankCall calls[] = {
+    {"all_reduce", all_reduce, RANK_OUT_OF_PLACE | RANK_IN_PLACE},
+};
 
 int main(int argc, char** argv) {
-  if (argc < 2 || (strcmp(argv[1], "sum") != 0 && strcmp(argv[1], "move") != 0)) {
-    fprintf(stderr, "raw_all_reduce move|sum OPTIONS\n");
+  if (argc != 2 || (strcmp(argv[1], "sum") != 0 && strcmp(argv[1], "move") != 0)) {
+    fprintf(stderr, "raw_ranks move|sum\n");
     return 2;
   }
   struct RawRank raw = {-1, 0, strcmp(argv[1], "sum") == 0, malloc(PIECE_FLOATS * sizeof(float))};
   if (raw.piece == NULL) return 2;
   raw.rank = fork_with_socket(&raw.fd);
-  const struct PeerLibrary library = {"plain sockets", raw.rank, 2,        &raw,
-                                      all_reduce,      combine,  !raw.sums};
-  return join_processes(run_reduce_loop(&library, argc - 1, argv + 1));
+  const struct RankLibrary library = {.name = "plain sockets",
+                                      .rank = raw.rank,
+                                      .ranks = 2,
+                                      .self = &raw,
+                                      .calls = calls,
+                                      .call_count = 1,
+                                      .moves_only = !raw.sums,
+                                      .barrier = barrier};
+  run_rank_loop(&library);
+  return join_ranks();
 }
