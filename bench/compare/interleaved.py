@@ -14,7 +14,7 @@ REFERENCES = (("line", 4, 60), ("cache", 256 << 10, 1))  # what, bytes, calls of
 REFERENCE_BLOCKS = 15
 BLOCK_US, CROWDED_BLOCK_US = 60, 1500  # a block lasts at least so long, if that takes many calls
 MAX_CALLS, MAX_BLOCKS, MIN_BLOCKS = 2000, 2000, 3
-TAIL_BLOCKS = 400  # single calls, for the p99
+MIN_TAIL, MAX_TAIL = 20, 400  # single calls, for the p99
 MAX_WRITTEN_WITHIN = 2048  # bytes whose writing may be timed along with the call
 
 Row = collections.namedtuple("Row", "collective element in_place bytes")
@@ -32,12 +32,17 @@ def percentile_99(values):
     return ordered[max(0, math.ceil(len(ordered) * 0.99) - 1)]
 
 
-def plan(call_us, budget_us, block_us):
-    """(warm-up calls, blocks, calls of a block), where a call takes so long."""
+def plan(call_us, budget_us, block_us, barrier_us=0):
+    """(warm-up calls, blocks, calls of a block), where a call and a barrier take so long."""
     calls = max(1, min(MAX_CALLS, math.ceil(block_us / call_us)))
-    blocks = max(MIN_BLOCKS, min(MAX_BLOCKS, int(budget_us / (calls * call_us))))
+    blocks = max(MIN_BLOCKS, min(MAX_BLOCKS, int(budget_us / (calls * call_us + barrier_us))))
     warmup = max(1, min(MAX_CALLS, int(0.1 * budget_us / call_us)))
     return warmup, blocks, calls
+
+
+def tail_plan(call_us, budget_us, barrier_us):
+    """The same for single calls."""
+    return 1, max(MIN_TAIL, min(MAX_TAIL, int(budget_us / (call_us + barrier_us)))), 1
 
 
 class Measurement:
@@ -93,15 +98,23 @@ class Measurement:
                 return None
             # Inputs that are written between blocks cost no time, but then each block is a call.
             block_us = 0 if self.written and row.bytes > MAX_WRITTEN_WITHIN else self.block_us
-            times, _ = self._times(job, words, plan(max(0.05, min(times)), 2000, block_us))
-            self.plans[key] = plan(max(0.02, statistics.median(times)), self.budget_us, block_us)
+            self.plans[key] = self._plan(job, words, max(0.05, min(times)), block_us)
             self._check(name, row, words)
-        warmup, blocks, calls = self.plans[key]
-        times, _ = self._times(job, words, (warmup, blocks, calls))
-        singles = times
-        if calls > 1:
-            singles, _ = self._times(job, words, (1, min(TAIL_BLOCKS, blocks * calls), 1))
+        whole, tail = self.plans[key]
+        times, _ = self._times(job, words, whole)
+        singles = times if whole[2] == 1 else self._times(job, words, tail)[0]
         return statistics.median(times), percentile_99(singles)
+
+    def _plan(self, job, words, call_us, block_us):
+        """Plans that keep to the budget, also where a library's barriers are slow."""
+        warmup, blocks, calls = first = plan(call_us, 2000, block_us)
+        began = time.monotonic()
+        times, _ = self._times(job, words, first)
+        call_us = max(0.02, statistics.median(times))
+        spent_us = (time.monotonic() - began) * 1e6 - (warmup + blocks * calls) * call_us
+        barrier_us = max(0, spent_us) / (blocks + 1)
+        return (plan(call_us, self.budget_us, block_us, barrier_us),
+                tail_plan(call_us, self.budget_us, barrier_us))
 
     def _group(self, row, turn):
         """One row in one round."""

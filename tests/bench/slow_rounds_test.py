@@ -111,6 +111,12 @@ class Plans(unittest.TestCase):
             self.assertGreaterEqual(blocks, interleaved.MIN_BLOCKS)
         self.assertEqual(interleaved.plan(0.5, 20000, 0)[2], 1)
 
+    def test_slow_barriers_cost_blocks_and_not_time(self):
+        _, blocks, calls = interleaved.plan(50, 20000, interleaved.BLOCK_US, barrier_us=4000)
+        self.assertLessEqual(blocks * (calls * 50 + 4000), 20000)
+        self.assertEqual(interleaved.tail_plan(0.5, 20000, 1), (1, interleaved.MAX_TAIL, 1))
+        self.assertEqual(interleaved.tail_plan(50, 20000, 4000), (1, interleaved.MIN_TAIL, 1))
+
     def test_the_99th_of_a_hundred(self):
         self.assertEqual(interleaved.percentile_99(range(1, 101)), 99)
         self.assertEqual(interleaved.percentile_99([7]), 7)
