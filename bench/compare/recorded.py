@@ -22,6 +22,8 @@ class NothingRecorded(Exception):
 
 
 def read(path=FILE):
+    if not os.path.exists(path):
+        return []
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
