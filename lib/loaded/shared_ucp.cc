@@ -9,6 +9,16 @@
 #include <utility>
 
 namespace gyre::loaded {
+namespace {
+
+// Best effort: a release may not have it.
+void set_unless_user_did(const Ucp& table, UcpConfig& config, const std::string& name,
+                         const std::string& value) {
+  if (std::getenv(("UCX_" + name).c_str()) == nullptr)
+    (void)table.modify_config(&config, name.c_str(), value.c_str());
+}
+
+}  // namespace
 
 UcpSharedContext::UcpSharedContext(const Ucp& table, UcpContextHandle context, bool is_threaded)
     : table_(table), context_(std::move(context)), is_threaded_(is_threaded), process_(getpid()) {}
@@ -26,11 +36,11 @@ Result<std::shared_ptr<UcpSharedContext>> UcpSharedContext::make(const Ucp& tabl
   if (const UcxStatus status = table.read_config(nullptr, nullptr, &read); status != ucx::ok)
     return ucp_failure(table, "ucp_config_read", status);
   const UcpConfigHandle config({&table, read});
-  if (std::getenv("UCX_KEEPALIVE_INTERVAL") == nullptr) {
-    const std::string interval = fmt::format("{}ms", liveness_ns / 2 / ns_per_ms);
-    // Best effort: without it UCX asks every 20 s.
-    (void)table.modify_config(read, "KEEPALIVE_INTERVAL", interval.c_str());
-  }
+  // By default UCX asks a silent peer every 20 s. Over TCP it waits inside a call until a
+  // connection stands, which takes two minutes where the network is cut.
+  const std::string interval = fmt::format("{}ms", liveness_ns / 2 / ns_per_ms);
+  set_unless_user_did(table, *read, "KEEPALIVE_INTERVAL", interval);
+  set_unless_user_did(table, *read, "TCP_CONN_NB", "y");
   UcpParameters parameters{};
   parameters.field_mask = ucp::parameter_features | ucp::parameter_workers_shared;
   parameters.features = ucp::feature_active_messages | ucp::feature_wakeup;

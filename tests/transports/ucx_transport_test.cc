@@ -339,7 +339,8 @@ TEST_CASE("ucx says whom it reaches, and why not", "[ucx]") {
 TEST_CASE("UCX asks a silent peer twice within the limit of silence", "[ucx]") {
   UcxNetwork network;
   const Side side(Kind::ucx);
-  CHECK(network.fake.changes() == std::vector<std::string>{"KEEPALIVE_INTERVAL=5000ms"});
+  CHECK(network.fake.changes() ==
+        std::vector<std::string>{"KEEPALIVE_INTERVAL=5000ms", "TCP_CONN_NB=y"});
 }
 
 TEST_CASE("an address that fits no endpoint is an error that says what to do", "[ucx]") {
