@@ -17,8 +17,9 @@ PATIENCE_S = 100
 
 # Of one call of 8 bytes, on one of two ranks of a host. The loop around it is counted, too. A group
 # is four calls, with a send and a receive; in turn are an all-reduce, a barrier and a broadcast.
-LIMITS = {"all_reduce": 640, "barrier": 610, "broadcast": 510, "all_gather": 610,
-          "all_to_all": 720, "send": 460, "receive": 530, "group": 1400, "in_turn": 2300}
+# Each limit is a tenth above what g++ 12 makes of it: other compilers differ.
+LIMITS = {"all_reduce": 690, "barrier": 660, "broadcast": 550, "all_gather": 660,
+          "all_to_all": 790, "send": 490, "receive": 560, "group": 1470, "in_turn": 2320}
 
 
 def count(gyre, program, folder):
