@@ -28,6 +28,7 @@ usage: tools/dev COMMAND [arguments]
   launchers        jobs on two hosts by mpirun, srun, torchrun, Kubernetes' variables and Ray
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
   wheels           wheels and source distributions for PyPI (dist/)
+  packages         Debian packages for Debian 12, 13 and testing (dist/)
   nightly          everything: default tests, sanitizers, the suites left out by default, other
                    releases of Debian
   clean            remove build/ and the other build-*/ folders of this script
@@ -269,6 +270,8 @@ in ~/.cache/gyre-torch/headers.
   tools/dev torch-matrix 2.6.0 2.15.0
 HELP
 }
+
+help_packages() { python3 tools/package/packages.py --help; }
 
 help_wheels() { python3 tools/package/wheels.py --help; }
 

@@ -22,3 +22,8 @@ command_torch_matrix() {
   done
   return "$code"
 }
+
+command_packages() {
+  want_packages debootstrap debian-archive-keyring util-linux
+  python3 tools/package/packages.py "$@"
+}

@@ -1,4 +1,5 @@
-"""What people install: wheels are what pip expects. package_test.py ROOT"""
+"""What people install: wheels are what pip expects, and Debian's packages what a release can have.
+package_test.py ROOT"""
 import base64
 import csv
 import hashlib
@@ -16,6 +17,7 @@ import zipfile
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "tools/package"), str(ROOT / "tools")]
+import packages  # noqa: E402
 import wheels  # noqa: E402
 from wheel_file import Metadata, write_sdist, write_wheel  # noqa: E402
 
@@ -113,6 +115,21 @@ class Wheels(unittest.TestCase):
         said = wheels.relocated("prefix=/somewhere\nLibs: -L${prefix}/lib -lgyre\n", "0.2.0")
         self.assertEqual(said, b"prefix=${pcfiledir}/../..\nLibs: -L${prefix}/lib -lgyre\n")
         self.assertEqual(wheels.relocated("a/libgyre.so.0.2.0", "0.2.0"), b"a/libgyre.so.0")
+
+
+class Debian(unittest.TestCase):
+    def test_the_backend_is_left_out_where_pytorch_is_too_old(self):
+        text = packages.control_text()
+        old, new = (packages.for_release(text, name) for name in ("debian-12", "debian-13"))
+        self.assertNotIn("torch", old)
+        self.assertIn("\nPackage: python3-gyre-torch\n", new)
+        self.assertNotIn("@torch@", old + new)
+
+    def test_an_upgrade_of_the_release_upgrades_the_packages(self):
+        names = [packages.changelog(name).split("(")[1].split(")")[0]
+                 for name in ("debian-12", "debian-13", "debian-testing")]
+        ends = ("~deb12u1", "~deb13u1", "")
+        self.assertEqual(names, [wheels.version() + end for end in ends])
 
 
 class Versions(unittest.TestCase):
