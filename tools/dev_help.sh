@@ -24,6 +24,7 @@ usage: tools/dev COMMAND [arguments]
   torch            PyTorch's backend: its build (build-torch/) and its tests
   torch-upstream   PyTorch's own DistributedTest with Gyre in gloo's place
   torch-matrix     the backend compiled for each PyTorch from 2.6 on
+  frameworks       training by PyPI's Accelerate, Transformers, Lightning, DeepSpeed and Ray on Gyre
   vm-test          tests in a virtual machine: RDMA without a NIC, networks that lose and delay
   launchers        jobs on two hosts by mpirun, srun, torchrun, Kubernetes' variables and Ray
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
@@ -275,6 +276,27 @@ help_packages() { python3 tools/package/packages.py --help; }
 
 help_wheels() { python3 tools/package/wheels.py --help; }
 
+help_frameworks() {
+  cat <<'HELP'
+usage: tools/dev frameworks [OPTIONS] [PYTEST OPTIONS] [PATH...]
+
+Programs of PyPI's Accelerate, Transformers (Trainer), Lightning, DeepSpeed (ZeRO 1 to 3) and Ray
+Train, which know nothing of Gyre, train on gloo and on Gyre. The losses have to be the same, a step
+has to take no longer, and the error of a killed rank has to reach the screen.
+
+The first call brings PyTorch as tools/dev torch does, and the frameworks from PyPI (0.8 GB) into a
+virtual environment beside it, in ~/.cache/gyre-torch. A test skips itself if its framework cannot
+be downloaded. It takes 20 minutes; -k losses is the shortest part.
+
+  --wheel[=VERSION]   PyTorch's wheel from PyPI instead, of this version or the newest (some GB)
+  --release=NAME      the PyTorch of this release of Debian instead
+
+Of pytest: -k EXPRESSION, -x, -v, -s, -r CHARACTERS. Words after -- go to pytest unread.
+
+  tools/dev frameworks -k "lightning and losses"
+HELP
+}
+
 help_distributions() {
   cat <<'HELP'
 usage: tools/dev distributions [NAME...] [OPTIONS] [-- ARGUMENTS of meson test]
@@ -321,8 +343,8 @@ help_nightly() {
 usage: tools/dev nightly
 
 Runs everything, which takes hours: the default tests, the suites gpu, soak and
-networks, lint, torch, torch-matrix --run, torch-upstream with 2, 3 and 4 ranks, fuzz,
-asan, tsan, vm-test, launchers, and distributions.
+networks, lint, torch, torch-matrix --run, frameworks, torch-upstream with 2, 3 and 4 ranks,
+fuzz, asan, tsan, vm-test, launchers, and distributions.
 HELP
 }
 

@@ -27,3 +27,15 @@ command_packages() {
   want_packages debootstrap debian-archive-keyring util-linux
   python3 tools/package/packages.py "$@"
 }
+
+# The programs of tests/frameworks, on a Python that has PyPI's frameworks on top of PyTorch.
+command_frameworks() {
+  local wheel rest bin folder
+  take_wheel "$@"
+  enter_torch "${wheel[@]}"
+  folder=$(dirname "$(dirname "$(command -v python)")")/frameworks
+  bin=$(python tools/pytorch/frameworks.py "$folder") || fail "there is no place for the frameworks"
+  export PATH="$bin:$PATH"
+  python -m pytest -c tests/torch/pytest.ini --junitxml=build-torch/results-frameworks.xml \
+    tests/frameworks "${rest[@]}"
+}

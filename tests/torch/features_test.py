@@ -1,6 +1,8 @@
 """What programs use beside collectives: PyTorch's debug mode, autocast with a GradScaler, compiled
-FSDP2, options of groups, abort hooks."""
+DDP, torchrun's restarts, options of groups."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -65,6 +67,24 @@ def test_autocast_with_a_scaler(rank, size, overflows):
 @pytest.mark.parametrize("compiler", ["aot_eager",
                                       pytest.param("inductor", marks=pytest.mark.long)])
 @on_ranks(2)
+def test_compiled_ddp_equals_ddp(rank, size, compiler):
+    """DDPOptimizer splits the graph where buckets end."""
+    import copy
+    model, features, targets = model_and_batch()
+    features, targets = share(features, rank, size), share(targets, rank, size)
+    plain = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.01)
+    compiled = torch.compile(DistributedDataParallel(model, bucket_cap_mb=0.01), backend=compiler)
+    for _ in range(3):
+        for one in (plain, compiled):
+            one.zero_grad()
+            torch.nn.functional.mse_loss(one(features), targets).backward()
+    for one, other in zip(plain.parameters(), model.parameters()):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("compiler", ["aot_eager",
+                                      pytest.param("inductor", marks=pytest.mark.long)])
+@on_ranks(2)
 def test_compiled_shards_equal_ddp(rank, size, compiler):
     import copy
     from torch.distributed.device_mesh import init_device_mesh
@@ -80,6 +100,33 @@ def test_compiled_shards_equal_ddp(rank, size, compiler):
         torch.nn.functional.mse_loss(one(features), targets).backward()
     for one, other in zip(plain.parameters(), model.parameters()):
         torch.testing.assert_close(one.grad, other.grad.full_tensor())
+
+
+RESTARTED = """
+import os, signal, torch, torch.distributed as dist
+dist.init_process_group("gyre")
+again = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+ones = torch.ones(3)
+dist.all_reduce(ones)
+if again == 0 and dist.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.all_reduce(ones)
+print("rank", dist.get_rank(), "attempt", again, ones.tolist(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun_starts_ranks_again(tmp_path):
+    """In the same store, where the group of the first attempt has left its keys."""
+    program = tmp_path / "program.py"
+    program.write_text(RESTARTED)
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                           "--nproc-per-node", "2", "--max-restarts", "1", str(program)],
+                          capture_output=True, text=True, timeout=100, check=False,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        assert f"rank {rank} attempt 1 [4.0, 4.0, 4.0]" in done.stdout
 
 
 @on_ranks(2)
