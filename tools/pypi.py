@@ -1,5 +1,5 @@
 """Brings launchers and MPIs that PyPI has, each into a virtual environment of its own, as several
-of them bring an mpirun. wheels.py PACKAGE... A package that cannot be had is said and left out:
+of them bring an mpirun. pypi.py PACKAGE... A package that cannot be had is said and left out:
 what needs it skips itself."""
 import os
 import shutil
