@@ -1,6 +1,7 @@
 """What people install: wheels are what pip expects, and Debian's packages what a release can have.
 package_test.py ROOT"""
 import base64
+import configparser
 import csv
 import hashlib
 import io
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import types
 import unittest
 import zipfile
@@ -72,6 +74,19 @@ class Wheels(unittest.TestCase):
         (theirs,) = self.out.glob("*.whl")
         ours = wheels.torch_wheel(self.out / "ours")
         self.assertEqual(zipfile.ZipFile(theirs).namelist(), zipfile.ZipFile(ours).namelist())
+
+    def test_the_backends_wheel_has_the_entry_points_of_its_project(self):
+        project = tomllib.loads((ROOT / "tools/pytorch/pyproject.toml").read_text())["project"]
+        with zipfile.ZipFile(wheels.torch_wheel(self.out)) as archive:
+            names = archive.namelist()
+            (path,) = (name for name in names if name.endswith("/entry_points.txt"))
+            said = configparser.ConfigParser(delimiters="=")
+            said.read_string(archive.read(path).decode())
+        self.assertEqual({group: dict(said[group]) for group in said.sections()},
+                         project["entry-points"])
+        for group in said.sections():
+            module = said[group]["gyre"].split(":")[0]
+            self.assertTrue({f"{module}.py", f"{module}/__init__.py"} & set(names), module)
 
     def test_the_source_distribution_has_what_meson_needs(self):
         with tarfile.open(wheels.gyre_sdist(self.out)) as archive:

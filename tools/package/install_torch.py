@@ -24,6 +24,7 @@ def main(packages, libraries):
         made.mkdir(parents=True)
     for path in (TOP / "tools/pytorch/gyre_torch").glob("*.py"):
         shutil.copy(path, folder)
+    shutil.copy(TOP / "tools/pytorch/gyre_torch_autoload.py", packages)
     (folder / "built_for.txt").write_text(f"{major}.{minor}\n", encoding="utf-8")
     (info / "METADATA").write_text(
         Metadata("gyre-torch", version, "PyTorch's process groups over Gyre").text,

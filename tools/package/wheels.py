@@ -109,6 +109,7 @@ def torch_files():
     for path in folder.glob("src/*"):
         files[f"gyre_torch/source/tools/pytorch/src/{path.name}"] = path
     files["gyre_torch/LICENSE"] = TOP / "LICENSE"
+    files["gyre_torch_autoload.py"] = folder / "gyre_torch_autoload.py"
     return files
 
 
