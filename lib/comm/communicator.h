@@ -56,7 +56,7 @@ class Communicator {
       return *collective_op_;
     });
   }
-  // A collective that is like the one before, if nothing is queued; see CollectiveOp.
+  // A collective that is like one of the last, if nothing is queued; see CollectiveOp.
   CollectiveOp::Repeated repeat(const CollectiveCall& call) {
     if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
       return CollectiveOp::Repeated::not_this;
