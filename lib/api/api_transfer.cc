@@ -71,16 +71,16 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   return request;
 }
 
-// Whether it is short, and its arguments are as usual: an error is for the long way.
-bool is_short(const TransferCall& call) {
+// Whether its arguments are as usual: an error is for the long way.
+bool is_usual(const TransferCall& call) {
+  constexpr std::size_t max_count = std::size_t{1} << 32;  // more is no matter of a short way
   const bool sends = call.function == Function::send;
-  if (call.type < 0 || call.type >= gyreNumTypes || call.count > ImmediateTransfer::max_bytes ||
-      call.peer < 0 || call.tag < (sends ? 0 : any_tag))
+  if (call.type < 0 || call.type >= gyreNumTypes || call.count > max_count || call.peer < 0 ||
+      call.tag < (sends ? 0 : any_tag))
     return false;
   const std::uint64_t bytes = call.count * element_bytes(static_cast<ElementType>(call.type));
   const auto address = reinterpret_cast<std::uintptr_t>(sends ? call.send : call.receive);
-  return bytes <= ImmediateTransfer::max_bytes && address <= address_end - bytes &&
-         (address != 0 || bytes == 0);
+  return address <= address_end - bytes && (address != 0 || bytes == 0);
 }
 
 [[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm,
@@ -120,7 +120,7 @@ bool joins_short_group(Process& here, const Transfer& transfer, gyreComm_t comm)
 gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
   gyreResult_t result = gyreSuccess;
   Process* const here = stream == nullptr ? known_process() : nullptr;
-  if (here != nullptr && is_short(call)) {
+  if (here != nullptr && is_usual(call)) {
     const Transfer transfer = transfer_of(call);
     const bool is_done = is_outside_groups()
                              ? is_immediate(*here, transfer, call.count, comm, result)

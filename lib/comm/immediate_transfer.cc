@@ -15,12 +15,24 @@ bool ImmediateTransfer::await(Mailbox& box, const Transfer& transfer, const Wait
   });
 }
 
+// Its time counts from here, before it is taken.
+ImmediateTransfer::Outcome ImmediateTransfer::receive_timed(Mailbox& box, const Transfer& transfer,
+                                                            const WaitPolicy& policy) {
+  record_.begin(flight_call({&transfer, 1}));
+  const Mailbox::Taken taken = box.take_now(transfer);
+  const bool is_done = taken == Mailbox::Taken::taken ||
+                       (taken == Mailbox::Taken::not_here && await(box, transfer, policy));
+  if (!is_done) return Outcome::waits;
+  record_.end_well();
+  return Outcome::done;
+}
+
 // ------------------------------------------------------------------------------ a group
 
 bool ImmediateTransfer::can_begin(const ShortGroup& group) {
   return is_ready() && std::ranges::all_of(group.all(), [&](const Transfer& one) {
            return one.sends ? exchange_->ready_to_send(one) != nullptr
-                            : exchange_->ready_to_receive(one.peer) != nullptr;
+                            : exchange_->ready_to_receive(one) != nullptr;
          });
 }
 
@@ -47,7 +59,7 @@ void ImmediateTransfer::send_all(ShortGroup& group) {
     if (!one.sends || !has_room) return false;
     exec::SendPort* const port = exchange_->ready_to_send(one);
     has_room = port != nullptr;
-    if (has_room) write_lines(port->lines, head_of(one), one.input);
+    if (has_room) write_message(*port, one);
     return has_room;
   });
 }
@@ -60,9 +72,8 @@ ShortWait ImmediateTransfer::take_all(ShortGroup& group) {
   group.forget_if([&](const Transfer& one) {
     const bool is_behind =
         std::any_of(first, waiting, [&](const Transfer& other) { return other.peer == one.peer; });
-    const auto taken = one.sends || is_behind
-                           ? Mailbox::Taken::not_here
-                           : exchange_->ready_to_receive(one.peer)->take_now(one);
+    const auto taken = one.sends || is_behind ? Mailbox::Taken::not_here
+                                              : exchange_->ready_to_receive(one)->take_now(one);
     ends |= one.sends || taken == Mailbox::Taken::other;
     if (taken == Mailbox::Taken::taken) return moved = true;
     ++waiting;

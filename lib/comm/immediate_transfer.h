@@ -1,6 +1,6 @@
-// ImmediateTransfer: a short send or receive that goes through lines at once, while no other one of
-// the communicator is under way. It leaves others to SendRecvOp, before anything has happened, and
-// hands over one that has waited for long.
+// ImmediateTransfer: a send or receive whose message finds room in the lines and slots of a link at
+// once, while no other one of the communicator is under way. It leaves others to SendRecvOp, before
+// anything has happened, and hands over one that has waited for long.
 #pragma once
 
 #include "lib/comm/backend.h"
@@ -16,14 +16,12 @@ namespace gyre::comm {
 
 class ImmediateTransfer {
  public:
-  static constexpr std::uint64_t max_bytes = max_inline_bytes;
-
   ImmediateTransfer(CommunicatorState& state, Backend& backend)
       : state_(state), backend_(backend), record_(state.rank_state, WaitLane::transfers) {}
 
   // not_this: nothing has happened. waits: SendRecvOp has to go on with it, and with `record`.
   enum class Outcome : std::uint8_t { not_this, done, waits };
-  // Of a transfer that is checked, and of at most max_bytes.
+  // Of a transfer that is checked.
   Outcome carry_out(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
     if (!is_ready()) [[unlikely]]
       return Outcome::not_this;
@@ -47,15 +45,20 @@ class ImmediateTransfer {
     exec::SendPort* const port = exchange_->ready_to_send(transfer);
     if (port == nullptr) [[unlikely]]
       return Outcome::not_this;
-    record_.begin(0, function_code(transfer), short_flight(transfer, count));
-    write_lines(port->lines, head_of(transfer), transfer.input);
+    if (transfer.bytes < timed_flight_bytes) [[likely]]
+      record_.begin(0, function_code(transfer), short_flight(transfer, count));
+    else
+      record_.begin(flight_call({&transfer, 1}));
+    write_message(*port, transfer);
     record_.end_well();
     return Outcome::done;
   }
   Outcome receive(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
-    Mailbox* const box = exchange_->ready_to_receive(transfer.peer);
+    Mailbox* const box = exchange_->ready_to_receive(transfer);
     if (box == nullptr) [[unlikely]]
       return Outcome::not_this;
+    if (transfer.bytes >= timed_flight_bytes) [[unlikely]]
+      return receive_timed(*box, transfer, policy);
     const Mailbox::Taken taken = box->take_now(transfer);
     if (taken == Mailbox::Taken::other) [[unlikely]]
       return Outcome::not_this;
@@ -64,6 +67,7 @@ class ImmediateTransfer {
     record_.end_well();
     return Outcome::done;
   }
+  Outcome receive_timed(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
   bool await(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
   bool can_begin(const ShortGroup& group);
   void send_all(ShortGroup& group);

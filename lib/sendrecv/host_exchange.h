@@ -32,17 +32,18 @@ class HostExchange final : public Exchange {
   bool arm(WaitSet& set) override;
   void disarm() override;
 
-  // While no batch is open, for a message of at most max_inline_bytes: the port that takes it at
-  // once, and the box that it would come to. Null: a batch has to carry it.
+  // While no batch is open: the port that takes all of the message at once, and the box that it
+  // would come to. Null: a batch has to carry it.
   exec::SendPort* ready_to_send(const Transfer& transfer) {
     if (!is_near(transfer.peer) || !sending_.empty()) return nullptr;
     exec::SendPort* const port = near_[static_cast<std::size_t>(transfer.peer)].send;
-    return port->lines.has_credit(message_lines(transfer.bytes)) ? port : nullptr;
+    return has_room(*port, transfer.bytes) ? port : nullptr;
   }
-  Mailbox* ready_to_receive(int peer) {
-    if (!is_near(peer) || !receives_.none_unfinished()) return nullptr;
-    Mailbox* const box = near_[static_cast<std::size_t>(peer)].box;
-    return box->is_clear() ? box : nullptr;
+  Mailbox* ready_to_receive(const Transfer& transfer) {
+    if (!is_near(transfer.peer) || !receives_.none_unfinished()) return nullptr;
+    Mailbox* const box = near_[static_cast<std::size_t>(transfer.peer)].box;
+    const transport::FifoShape& shape = box->port().slots.view().shape;
+    return box->is_clear() && fits(transfer.bytes, shape) ? box : nullptr;
   }
 
   bool is_near(int peer) const {

@@ -6,7 +6,7 @@
 #include "lib/call/transfer.h"
 #include "lib/exec/port.h"
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,10 +17,17 @@ inline constexpr std::uint32_t max_inline_lines = 8;
 inline constexpr std::uint64_t max_inline_bytes =
     max_inline_lines * transport::line_payload_bytes - sizeof(TransferHead);
 
+inline constexpr std::uint64_t first_line_bytes =
+    transport::line_payload_bytes - sizeof(TransferHead);
+
 constexpr bool is_inline(std::uint64_t bytes) { return bytes <= max_inline_bytes; }
 // How many lines a message takes.
 constexpr std::uint32_t message_lines(std::uint64_t bytes) {
   return is_inline(bytes) ? transport::lines_for(sizeof(TransferHead) + bytes) : 1;
+}
+// How many slots the payload of a longer one takes.
+constexpr std::uint64_t payload_slots(std::uint64_t bytes, const transport::FifoShape& shape) {
+  return is_inline(bytes) ? 0 : (bytes + shape.slot_bytes - 1) / shape.slot_bytes;
 }
 
 inline TransferHead head_of(const Transfer& transfer) {
@@ -30,32 +37,50 @@ inline TransferHead head_of(const Transfer& transfer) {
 // There is credit for them.
 inline void write_lines(transport::LineWriter& lines, const TransferHead& head,
                         const std::byte* payload) {
-  const std::uint32_t count = message_lines(head.bytes);
-  if (count == 1) [[likely]] {
-    std::memcpy(lines.place(), &head, sizeof head);
-    if (is_inline(head.bytes))
-      transport::copy_within_line(lines.place() + sizeof head, payload,
-                                  static_cast<std::uint32_t>(head.bytes));
-    return lines.commit_line(transfer_signature);
+  std::memcpy(lines.place(), &head, sizeof head);
+  if (!is_inline(head.bytes)) return lines.commit_line(transfer_signature);
+  const std::uint64_t first = std::min<std::uint64_t>(head.bytes, first_line_bytes);
+  transport::copy_within_line(lines.place() + sizeof head, payload,
+                              static_cast<std::uint32_t>(first));
+  lines.commit_line(transfer_signature);
+  for (std::uint64_t at = first; at < head.bytes; at += transport::line_payload_bytes) {
+    const std::uint64_t part =
+        std::min<std::uint64_t>(head.bytes - at, transport::line_payload_bytes);
+    transport::copy_within_line(lines.place(), payload + at, static_cast<std::uint32_t>(part));
+    lines.commit_line(transfer_signature);
   }
-  std::array<std::byte, max_inline_lines * transport::line_payload_bytes> message;
-  std::memcpy(message.data(), &head, sizeof head);
-  std::memcpy(message.data() + sizeof head, payload, head.bytes);
-  lines.write(message.data(), sizeof head + head.bytes, transfer_signature);
 }
 
 // All its lines are here.
 inline void read_lines(transport::LineReader& lines, std::uint64_t bytes, std::byte* place) {
-  const std::uint32_t count = message_lines(bytes);
-  if (count == 1) [[likely]] {
-    transport::copy_within_line(place, lines.place() + sizeof(TransferHead),
-                                static_cast<std::uint32_t>(bytes));
-  } else {
-    std::array<std::byte, max_inline_lines * transport::line_payload_bytes> message;
-    (void)lines.read(sizeof(TransferHead) + bytes, message.data());
-    std::memcpy(place, message.data() + sizeof(TransferHead), bytes);
+  const std::uint64_t first = std::min<std::uint64_t>(bytes, first_line_bytes);
+  transport::copy_within_line(place, lines.place() + sizeof(TransferHead),
+                              static_cast<std::uint32_t>(first));
+  std::uint32_t line = 1;
+  for (std::uint64_t at = first; at < bytes; at += transport::line_payload_bytes, ++line) {
+    const std::uint64_t part = std::min<std::uint64_t>(bytes - at, transport::line_payload_bytes);
+    transport::copy_within_line(place + at, lines.place(line), static_cast<std::uint32_t>(part));
   }
-  lines.release_lines(count);
+  lines.release_lines(line);
+}
+
+// Whether all of a message may be here at one time, and whether there is room for it now.
+constexpr bool fits(std::uint64_t bytes, const transport::FifoShape& shape) {
+  return payload_slots(bytes, shape) <= shape.slot_count;
+}
+inline bool has_room(exec::SendPort& port, std::uint64_t bytes) {
+  if (!port.lines.has_credit(message_lines(bytes))) return false;
+  return is_inline(bytes) || port.slots.has_credit(payload_slots(bytes, port.slots.view().shape));
+}
+
+// The payload in slots. There is room for it.
+void write_slots(transport::SlotWriter& slots, const std::byte* payload, std::uint64_t bytes);
+
+// All of a message. There is room for it. The payload comes before the head, so that a receiver
+// who sees the head finds the rest.
+inline void write_message(exec::SendPort& port, const Transfer& transfer) {
+  if (!is_inline(transfer.bytes)) write_slots(port.slots, transfer.input, transfer.bytes);
+  write_lines(port.lines, head_of(transfer), transfer.input);
 }
 
 }  // namespace gyre::comm

@@ -33,16 +33,16 @@ Status Mailbox::check(const TransferHead& head, const Transfer& receive) const {
       .blame({peer_});
 }
 
-void Mailbox::tell_source(const Message& message, const Transfer& receive) const {
+void Mailbox::tell_source(const TransferHead& head, const Transfer& receive) const {
   if (receive.source != nullptr) *receive.source = peer_;
-  if (receive.received_tag != nullptr) *receive.received_tag = message.head.tag;
+  if (receive.received_tag != nullptr) *receive.received_tag = head.tag;
 }
 
 Status Mailbox::give(const Message& kept, const Transfer& receive) {
   GYRE_TRY(check(kept.head, receive));
   if (!kept.kept.empty()) kernels::copy_move(kept.kept.data(), receive.output, kept.kept.size());
   kept_bytes_ -= kept.kept.size();
-  tell_source(kept, receive);
+  tell_source(kept.head, receive);
   return {};
 }
 
@@ -87,7 +87,7 @@ Status Mailbox::begin(const TransferHead& head) {
 // A receive for what came unasked may have been begun while it came.
 Status Mailbox::end(Message message) {
   if (message.receive) {
-    tell_source(message, *message.receive->transfer);
+    tell_source(message.head, *message.receive->transfer);
     receives_.finish(*message.receive);
   } else if (const auto receive = receives_.take(peer_, message.head.tag)) {
     GYRE_TRY(give(message, *receive->transfer));
@@ -128,14 +128,17 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
   return end(*std::exchange(arriving_, std::nullopt));
 }
 
+// Whether the slot that comes so much later is one of ours.
+bool Mailbox::is_ours(const transport::SlotHeader& note, std::uint64_t later) const {
+  return note.flag == transport::message_flag(port_.slots.head() + later + 1, transfer_signature) &&
+         note.delivery == transport::DeliveryMode::staged &&
+         transport::note_fits(note, port_.slots.view().shape);
+}
+
 Status Mailbox::take_slots(bool& moved) {
   while (receives_.await(peer_) && port_.slots.has_message()) {
     const transport::SlotHeader note = port_.slots.note();
-    const bool ours =
-        note.flag == transport::message_flag(port_.slots.head() + 1, transfer_signature) &&
-        note.delivery == transport::DeliveryMode::staged &&
-        transport::note_fits(note, port_.slots.view().shape);
-    if (!ours) return malformed();
+    if (!is_ours(note, 0)) return malformed();
     GYRE_TRY(take_slot(note));
     moved = true;
     if (!arriving_ && port_.shares_memory) return {};  // a line has the next head
@@ -174,14 +177,39 @@ Mailbox::Taken Mailbox::take_now(const Transfer& receive) {
                     head.type == static_cast<std::uint8_t>(receive.type) && head.tag >= 0 &&
                     (receive.tag == any_tag || receive.tag == head.tag);
   if (!fits) return Taken::other;
+  if (!is_inline(receive.bytes)) {
+    const Taken taken = take_payload_now(receive);
+    if (taken == Taken::taken) tell_source(head, receive);
+    return taken;
+  }
   const std::uint32_t lines = message_lines(receive.bytes);
   if (lines > 1) {
     seen = port_.lines.poll_lines(lines, transfer_signature);
     if (seen != Seen::here) return seen == Seen::waiting ? Taken::not_here : Taken::other;
   }
   read_lines(port_.lines, receive.bytes, receive.output);
-  if (receive.source != nullptr) *receive.source = peer_;
-  if (receive.received_tag != nullptr) *receive.received_tag = head.tag;
+  tell_source(head, receive);
+  return Taken::taken;
+}
+
+// From slots, behind its head. Looks at all of them before it takes the first.
+Mailbox::Taken Mailbox::take_payload_now(const Transfer& receive) {
+  transport::SlotReader& slots = port_.slots;
+  const std::uint64_t slot_bytes = slots.view().shape.slot_bytes;
+  const std::uint64_t count = payload_slots(receive.bytes, slots.view().shape);
+  if (!slots.has_messages(count)) return Taken::not_here;
+  const auto part_of = [&](std::uint64_t slot) {
+    return std::min(slot_bytes, receive.bytes - slot * slot_bytes);
+  };
+  for (std::uint64_t slot = 0; slot < count; ++slot) {
+    const transport::SlotHeader note = slots.note(slot);
+    if (!is_ours(note, slot) || note.bytes != part_of(slot)) return Taken::other;
+  }
+  port_.lines.release_lines(1);
+  for (std::uint64_t slot = 0; slot < count; ++slot) {
+    kernels::copy_move(slots.place(), receive.output + slot * slot_bytes, part_of(slot));
+    slots.release();
+  }
   return Taken::taken;
 }
 

@@ -27,8 +27,9 @@ class Mailbox {
   Result<bool> give_kept(const PendingTransfer& receive);
   // Takes what is here while a receive awaits it. The error names the peer and both calls.
   Status advance(bool& moved);
-  // Nothing is kept, and the next line begins the next message: the message for that receive, if it
-  // is here, short, and the receive's. Other: it is for `advance` to say.
+  // Nothing is kept, and the next line begins the next message: takes that for the receive, whose
+  // bytes fit the slots, if all of it is here and it is the receive's. Other: it is for `advance`
+  // to say.
   enum class Taken : std::uint8_t { not_here, taken, other };
   Taken take_now(const Transfer& receive);
   // Whether a message, or a part of one, is here.
@@ -49,10 +50,12 @@ class Mailbox {
   Status take_lines(bool& moved);
   Status take_slots(bool& moved);
   Status take_slot(const transport::SlotHeader& note);
+  bool is_ours(const transport::SlotHeader& note, std::uint64_t later) const;
+  Taken take_payload_now(const Transfer& receive);
   Status end(Message message);
   Status check(const TransferHead& head, const Transfer& receive) const;
   Status give(const Message& kept, const Transfer& receive);
-  void tell_source(const Message& message, const Transfer& receive) const;
+  void tell_source(const TransferHead& head, const Transfer& receive) const;
 
   const int peer_;
   exec::ReceivePort& port_;

@@ -203,10 +203,11 @@ class SlotWriter {
   SlotWriter(const FifoView& view, std::uint64_t first)
       : view_(view), tail_(first), head_seen_(first) {}
 
-  bool has_credit() {
-    if (tail_ - head_seen_ < view_.shape.slot_count) return true;
+  // Room for as many messages.
+  bool has_credit(std::uint64_t messages = 1) {
+    if (tail_ + messages - head_seen_ <= view_.shape.slot_count) return true;
     refresh();
-    return tail_ - head_seen_ < view_.shape.slot_count;
+    return tail_ + messages - head_seen_ <= view_.shape.slot_count;
   }
   std::byte* place() const { return view_.slot(tail_); }
   std::uint64_t tail() const { return tail_; }
@@ -244,17 +245,19 @@ class SlotReader {
   SlotReader(const FifoView& view, std::uint64_t first)
       : view_(view), head_(first), tail_seen_(first) {}
 
-  bool has_message() {
-    if (head_ != tail_seen_) return true;
+  bool has_message() { return has_messages(1); }
+  bool has_messages(std::uint64_t count) {
+    if (tail_seen_ - head_ >= count) return true;
     // Pairs with the release in SlotWriter::commit. A tail out of bounds is the peer's lie.
     const std::uint64_t tail = view_.control->tail.value.load(std::memory_order_acquire);
     if (tail - head_ <= view_.shape.slot_count) tail_seen_ = tail;
-    return head_ != tail_seen_;
+    return tail_seen_ - head_ >= count;
   }
   const std::byte* place() const { return view_.slot(head_); }
   // A copy, read once: the peer may write it again at any time, also between a check and a use.
-  SlotHeader note() const {
-    SlotHeader& note = view_.note(head_);
+  // Of the next message, or of one that comes so much later.
+  SlotHeader note(std::uint64_t later = 0) const {
+    SlotHeader& note = view_.note(head_ + later);
     return {std::atomic_ref(note.flag).load(std::memory_order_relaxed),
             std::atomic_ref(note.bytes).load(std::memory_order_relaxed),
             std::atomic_ref(note.delivery).load(std::memory_order_relaxed)};
@@ -371,7 +374,7 @@ class LineReader {
   }
   // The message: in the line itself if it fits one, else copied to `staging`.
   const std::byte* read(std::uint64_t bytes, std::byte* staging) const;
-  const std::byte* place() const { return view_.line(next_).payload; }
+  const std::byte* place(std::uint32_t line = 0) const { return view_.line(next_ + line).payload; }
   void release(std::uint64_t bytes) { release_lines(lines_for(bytes)); }
   void release_lines(std::uint32_t lines) {
     next_ += lines;

@@ -90,7 +90,8 @@ TEST_CASE("calls alone keep the order of messages of all lengths and tags", "[p2
     on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
       const int peer = 1 - rank;
       for (int round = 0; round < 150; ++round) {
-        const auto count = static_cast<std::size_t>(round);  // of 4 bytes: 40 and 432 are limits
+        // Of 4 bytes: 40 and 432 are limits, and so are those of one slot and of all.
+        const auto count = static_cast<std::size_t>(round + round % 50 / 49 * 1000 * round);
         Ints late(count), first(count), last(count);
         const auto expect = [&](const Ints& data, int number, const char* what) {
           complaints.expect(data == numbers(count, peer, rank, 3 * round + number), what);
@@ -118,17 +119,18 @@ TEST_CASE("calls alone keep the order of messages of all lengths and tags", "[p2
   }
 }
 
-// Groups of short messages alone take lines at once; one that is longer, or one too many, sends all
-// the long way.
+// A group takes lines and slots at once; one message that finds no room there, or one too many,
+// sends all the long way.
 TEST_CASE("groups of short messages keep their order, also with longer ones", "[p2p]") {
-  constexpr std::size_t lengths[] = {2, 0, 9, 108, 1, 40, 109, 7, 3, 5000};  // of 4 bytes
+  // Of 4 bytes.
+  constexpr std::size_t lengths[] = {2, 0, 9, 108, 1, 5000, 109, 7, 40, 3, 40'000, 140'000};
   for (const Variables& path : paths()) {
     const WithVariables variables(path);
     on_ranks(3, [&](int rank, gyreComm_t comm, Complaints& complaints) {
       for (int round = 0; round < 120; ++round) {
         const int messages = 1 + round % 7 / 2 + round % 31 / 28 * 3;  // to each
         const auto count = [&](int i) {
-          return lengths[static_cast<std::size_t>(round + i) % (round % 3 == 0 ? 10 : 6)];
+          return lengths[static_cast<std::size_t>(round + i) % (round % 3 == 0 ? 12 : 6)];
         };
         std::vector<Ints> out, in;
         for (int i = 0; i < messages; ++i)

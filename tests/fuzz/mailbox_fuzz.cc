@@ -24,7 +24,7 @@ constexpr std::uint8_t has_lines = 16;
 transport::FifoShape shape_of(std::uint8_t flags) {
   transport::FifoShape shape;
   shape.slot_count = 1u << (flags & 3);
-  shape.line_count = (flags & has_lines) != 0 ? 16 : 2;
+  shape.line_count = (flags & has_lines) != 0 ? 128 : 2;
   shape.slot_bytes = (flags & 4) != 0 ? 128 : 256;
   shape.first = (flags & 8) != 0 ? ~std::uint64_t{0} - 2 : 0;
   return shape;
@@ -64,6 +64,7 @@ class Trial {
   };
   void send(fuzz::Input& input);
   void ship();
+  bool ship_at_once(Sent& one);
   bool ship_lines(Sent& one);
   void ship_slot(Sent& one);
   void lie_in_line(std::uint64_t flag, std::span<const std::uint8_t> content);
@@ -97,18 +98,34 @@ void Trial::send(fuzz::Input& input) {
   sent_.push_back(one);
 }
 
-// As Outbox::ship does it.
+// As Outbox::ship does it, or ImmediateTransfer: the payload first.
 void Trial::ship() {
   while (next_ < sent_.size()) {
     Sent& one = sent_[next_];
-    if (port_.shares_memory && !one.begun) {
+    if (!ship_at_once(one) && port_.shares_memory && !one.begun) {
       if (!ship_lines(one)) return;
-    } else {
+    } else if (one.shipped < one.head.bytes || !one.begun) {
       if (!writer_.has_credit()) return;
       ship_slot(one);
     }
     if (one.shipped == one.head.bytes) ++next_;
   }
+}
+
+// Every other one.
+bool Trial::ship_at_once(Sent& one) {
+  const std::uint64_t bytes = one.head.bytes, slots = payload_slots(bytes, fifo_.view.shape);
+  if (!port_.shares_memory || one.begun || next_ % 2 == 0 || is_inline(bytes)) return false;
+  if (!fits(bytes, fifo_.view.shape) || !lines_.has_credit(1) || !writer_.has_credit(slots))
+    return false;
+  std::vector<std::byte> payload(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    payload[i] = byte_at(static_cast<std::uint32_t>(next_), i);
+  write_slots(writer_, payload.data(), bytes);
+  write_lines(lines_, one.head, payload.data());
+  one.begun = true;
+  one.shipped = bytes;
+  return true;
 }
 
 bool Trial::ship_lines(Sent& one) {
@@ -177,7 +194,7 @@ bool Trial::receive(fuzz::Input& input) {
   transfer.tag = tag == 3 ? any_tag : tag;
   transfer.source = &wanted.source;
   transfer.received_tag = &wanted.tag;
-  if ((how & 2) != 0 && port_.shares_memory && is_inline(bytes) && box_.is_clear() &&
+  if ((how & 2) != 0 && port_.shares_memory && fits(bytes, fifo_.view.shape) && box_.is_clear() &&
       receives_.none_unfinished())
     return receive_now(wanted), true;
   wanted.batch.begin({&transfer, 1});
