@@ -2,6 +2,7 @@
 // run. GB/s counts each byte read or written by the move once; `ratio` is that over the triad's
 // (for copies: over memcpy's) at the same block size.
 //
+//   aliased the target lies 16 bytes further in its page than the source
 //   block   bytes of each source and each target. 64 KiB: three of them fit a second-level cache;
 //           64 MiB: larger than the cache; 64 B and 4 KiB: the cost of a call.
 #include "kernels/cpu/move.h"
@@ -25,14 +26,18 @@ constexpr std::uint64_t small_blocks[] = {64, 4 << 10};
 constexpr std::uint64_t cached_block = 64 << 10;
 constexpr std::uint64_t memory_block = 64 << 20;
 
-// Arrays of small whole numbers: any type, no NaN, no subnormal. Aligned to lines but each to
-// another place in its page: a load right behind a store to the same place of another page waits
+// Where each of several arrays lies in its page.
+constexpr std::uint64_t uneven = 17 * 64;
+constexpr std::uint64_t aliased = 16;  // as a slot, and large memory from malloc
+
+// Arrays of small whole numbers: any type, no NaN, no subnormal. Each lies `apart` bytes further in
+// its page than the one before: a load right behind a store to the same place of another page waits
 // for it.
 class Arrays {
  public:
-  Arrays(std::uint32_t count, std::uint64_t bytes) {
+  Arrays(std::uint32_t count, std::uint64_t bytes, std::uint64_t apart = uneven) {
     for (std::uint32_t i = 0; i < count; ++i) {
-      const std::uint64_t offset = i * uneven % page;
+      const std::uint64_t offset = i * apart % page;
       const std::uint64_t allocated = round_up(bytes + offset, page);
       arrays_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(page, allocated)));
       std::memset(arrays_.back().get(), 0x38, allocated);  // near 1 in every float type
@@ -43,7 +48,6 @@ class Arrays {
 
  private:
   static constexpr std::uint64_t page = 4096;
-  static constexpr std::uint64_t uneven = 17 * 64;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
@@ -107,6 +111,18 @@ void bench_memcpy(benchmark::State& state, std::uint64_t block) {
       measure(state, 2 * block, [&] { std::memcpy(arrays.at(0), arrays.at(1), block); });
 }
 
+// As a message leaves a slot for the caller's memory.
+void bench_aliased(benchmark::State& state, std::uint64_t block, bool by_memcpy) {
+  const Arrays arrays(2, block, aliased);
+  const double rate = measure(state, 2 * block, [&] {
+    if (by_memcpy)
+      std::memcpy(arrays.at(1), arrays.at(0), block);
+    else
+      copy_move(arrays.at(0), arrays.at(1), block);
+  });
+  report_ratio(state, rate, memcpy_rates, block);
+}
+
 struct MoveCase {
   ElementType type;
   ReduceOp op;
@@ -160,6 +176,10 @@ void add_yardsticks() {
     benchmark::RegisterBenchmark(("memcpy/" + size_name(block)).c_str(),
                                  [block](benchmark::State& s) { bench_memcpy(s, block); });
   }
+  for (bool by_memcpy : {true, false})
+    benchmark::RegisterBenchmark(
+        by_memcpy ? "aliased/memcpy/64KiB" : "aliased/copy/64KiB",
+        [by_memcpy](benchmark::State& s) { bench_aliased(s, cached_block, by_memcpy); });
 }
 
 void add_every_entry(InstructionSet set) {
