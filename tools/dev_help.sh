@@ -30,6 +30,7 @@ usage: tools/dev COMMAND [arguments]
   distributions    build and test on Debian 12, 13 and testing, each in a root of its own
   wheels           wheels and source distributions for PyPI (dist/)
   packages         Debian packages for Debian 12, 13 and testing (dist/)
+  install-check    what docs/install.md says, in empty systems of Debian, with the times
   nightly          everything: default tests, sanitizers, the suites left out by default, other
                    releases of Debian
   clean            remove build/ and the other build-*/ folders of this script
@@ -274,6 +275,8 @@ HELP
 
 help_packages() { python3 tools/package/packages.py --help; }
 
+help_install_check() { python3 tools/package/install_check.py --help; }
+
 help_wheels() { python3 tools/package/wheels.py --help; }
 
 help_frameworks() {
@@ -344,7 +347,7 @@ usage: tools/dev nightly
 
 Runs everything, which takes hours: the default tests, the suites gpu, soak and
 networks, lint, torch, torch-matrix --run, frameworks, torch-upstream with 2, 3 and 4 ranks,
-fuzz, asan, tsan, vm-test, launchers, and distributions.
+fuzz, asan, tsan, vm-test, launchers, distributions, wheels, packages, and install-check.
 HELP
 }
 

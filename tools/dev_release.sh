@@ -28,6 +28,11 @@ command_packages() {
   python3 tools/package/packages.py "$@"
 }
 
+command_install_check() {
+  want_packages debootstrap debian-archive-keyring util-linux
+  python3 tools/package/install_check.py "$@"
+}
+
 # The programs of tests/frameworks, on a Python that has PyPI's frameworks on top of PyTorch.
 command_frameworks() {
   local wheel rest bin folder

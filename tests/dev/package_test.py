@@ -19,6 +19,7 @@ import zipfile
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "tools/package"), str(ROOT / "tools")]
+import install_check  # noqa: E402
 import packages  # noqa: E402
 import wheels  # noqa: E402
 from wheel_file import Metadata, write_sdist, write_wheel  # noqa: E402
@@ -145,6 +146,32 @@ class Debian(unittest.TestCase):
                  for name in ("debian-12", "debian-13", "debian-testing")]
         ends = ("~deb12u1", "~deb13u1", "")
         self.assertEqual(names, [wheels.version() + end for end in ends])
+
+
+class InstallCheck(unittest.TestCase):
+    def test_it_finds_the_commands_of_the_page_and_knows_their_proofs(self):
+        text = (ROOT / install_check.PAGE).read_text(encoding="utf-8")
+        found = install_check.blocks(text)
+        self.assertEqual(set(found), set(install_check.PROOFS))
+        self.assertEqual(text.count("in an empty system:"), len(found))
+        for way, (releases, commands) in found.items():
+            self.assertLessEqual(len(commands), 5, way)
+            self.assertLessEqual(set(releases), set(packages.SUITES), way)
+        self.assertIn("gyre run -n 4 ./hello", found["apt"][1])
+
+    def test_a_command_may_have_several_lines(self):
+        page = "<!-- in an empty system: a, on x y -->\n\n    one \\\n      more\n    two\n\nend\n"
+        self.assertEqual(install_check.blocks(page), {"a": (["x", "y"], ["one more", "two"])})
+
+    def test_it_times_what_ended_well_and_nothing_after_a_failure(self):
+        for commands, code, ended in ((["true", "true"], 0, 2), (["true", "false", "true"], 1, 1),
+                                      (["true", "false | true"], 1, 1)):
+            ran = subprocess.run(["bash", "-c", install_check.script(commands)], text=True,
+                                 capture_output=True, timeout=60, check=False)
+            self.assertEqual((ran.returncode, len(install_check.times(ran.stdout))), (code, ended))
+
+    def test_readmes_program_is_the_one_that_is_compiled(self):
+        self.assertTrue(install_check.program_of_readme().startswith("#include <gyre/gyre.h>\n"))
 
 
 class Versions(unittest.TestCase):
