@@ -76,17 +76,16 @@
  *
  * THREADS  Threads may call at once on different communicators, and functions without a `comm`
  *          argument: init, memory, host streams. On one communicator only one thread at a time may
- *          be inside a call. These six calls are free, for any thread at any time: gyreCommAbort,
+ *          be inside a call. Free for any thread at any time are gyreCommAbort, gyreCommSetTimeout,
  *          gyreCommGetAsyncError, gyreCommCount, gyreCommUserRank, gyreCommCuDevice and
  *          gyreGetLastError. Each other function with a `comm` argument counts, also
  *          gyreCommFinalize, gyreCommRegister and gyreRedOpCreatePreMulSum. gyreGroupEnd counts for
  *          every communicator of its group. With blocking = 1 a second thread gets gyreInvalidUsage
  *          from a collective, send, receive or split that has no host stream, and from
- *          gyreCommDestroy. In all other cases the mistake is not detected, and results are
- *          undefined. Several threads may use one host stream at once, but not while one of them
- *          destroys it. A group belongs to its thread. A thread must not be cancelled
- *          (pthread_cancel) inside a call, nor leave a callback by longjmp or an exception: its
- *          communicator would stay busy.
+ *          gyreCommDestroy. All other such mistakes are not detected, and results are undefined.
+ *          Several threads may use one host stream at once, but not while one of them destroys it.
+ *          A group belongs to its thread. A thread must not be cancelled (pthread_cancel) inside a
+ *          call, nor leave a callback by longjmp or an exception.
  *
  * ERRORS   Every function returns a gyreResult_t, but for gyreGetErrorString and gyreGetLastError.
  *          None throws, aborts the process or hangs: each wait has a deadline. gyreGetLastError
@@ -397,16 +396,17 @@ GYRE_API gyreResult_t gyreCommFinalize(gyreComm_t comm);
  * communicator. It waits with blocking = 0 too. Local: it does not wait for other ranks. A process
  * that ends without this call counts as dead on the other ranks. Not within a group. */
 GYRE_API gyreResult_t gyreCommDestroy(gyreComm_t comm);
-/* Ends all operations of the communicator, and frees it. No single call can be stopped without
- * this. Other ranks get gyreRemoteError. Calls of this rank that are under way get gyreAborted.
- * gyreCommAbort returns within 1 s, whatever the peers do (but see gyreMemAlloc). Any thread may
- * call it while another is inside a call. Later calls get gyreInvalidArgument. Not in a group. */
+/* Ends all operations of the communicator, and frees it. No single call can be stopped otherwise.
+ * Other ranks get gyreRemoteError, this rank's calls under way gyreAborted. It returns within 1 s,
+ * whatever peers do (but see gyreMemAlloc). Later calls: gyreInvalidArgument. Not in a group. */
 GYRE_API gyreResult_t gyreCommAbort(gyreComm_t comm);
+/* [gyre] Changes the config's timeoutMs, also for operations under way. GYRE_TIMEOUT stays in
+ * force where it is set. Splits inherit it. gyreInvalidUsage for a communicator of a GPU. */
+GYRE_API gyreResult_t gyreCommSetTimeout(gyreComm_t comm, int timeoutMs);
 /* Stores in *asyncError the error that broke the communicator, gyreInProgress or gyreSuccess. It
  * does not block.
- * [gyre] CUDA communicator: ask once the stream has passed a call. gyreSuccess then means that the
- * call succeeded. gyreInProgress means that a kernel has given up and its cause is not known yet:
- * ask again.
+ * [gyre] CUDA communicator: ask once the stream has passed a call. gyreSuccess then means that it
+ * succeeded; gyreInProgress, that a kernel has given up for a cause not known yet: ask again.
  * [gyre] With blocking = 0 it stays gyreInProgress until all calls have ended, even after an error.
  * Then the buffers of calls with a NULL stream, and new handles, are the caller's; see BUFFERS. A
  * call that was refused breaks nothing: its error is told once, to whoever asks first. */

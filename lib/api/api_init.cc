@@ -146,7 +146,9 @@ Status split(gyreComm_t comm, int color, int key, gyreComm_t* newcomm, const gyr
   if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
     return invalid_argument(fmt::format("color {} is negative and not GYRE_SPLIT_NOCOLOR", color));
   GYRE_ASSIGN(auto pin, find_communicator(comm));
-  GYRE_ASSIGN(CommunicatorOptions options, make_child_options(config, pin->options()));
+  CommunicatorOptions parents = pin->options();
+  parents.timeout_ns = pin->timeout_ns();
+  GYRE_ASSIGN(CommunicatorOptions options, make_child_options(config, parents));
   options.logged_rank = pin->options().logged_rank;
   *newcomm = nullptr;
   auto splitting =
@@ -344,6 +346,18 @@ gyreResult_t gyreCommDestroy(gyreComm_t comm) {
 
 gyreResult_t gyreCommAbort(gyreComm_t comm) {
   return guarded(comm, [&] { return end(comm, true); });
+}
+
+gyreResult_t gyreCommSetTimeout(gyreComm_t comm, int timeoutMs) {
+  return guarded(comm, [&]() -> Status {
+    if (timeoutMs < 1)
+      return invalid_argument(fmt::format("timeoutMs {} is not positive", timeoutMs));
+    GYRE_ASSIGN(auto pin, find_communicator(comm));
+    if (pin->backend().ordinal() != GYRE_DEVICE_HOST)
+      return invalid_usage("a communicator of a GPU keeps its timeout: its kernels have it");
+    if (!pin->options().settings.says("GYRE_TIMEOUT")) pin->set_timeout(timeoutMs * ns_per_ms);
+    return {};
+  });
 }
 
 gyreResult_t gyreCommGetAsyncError(gyreComm_t comm, gyreResult_t* asyncError) {

@@ -38,6 +38,8 @@ class Communicator {
   int rank() const { return state_.rank; }
   int size() const { return state_.size; }
   const CommunicatorOptions& options() const { return state_.options; }
+  std::int64_t timeout_ns() const { return state_.timeout_ns(); }
+  void set_timeout(std::int64_t ns) { state_.set_timeout(ns); }
   const WaitPolicy& wait_policy() const { return join_op_->wait_policy(); }
   control::Membership& membership() { return *state_.membership; }
   RankState& rank_state() { return state_.rank_state; }

@@ -42,6 +42,9 @@ class CommunicatorState {
 
   // What peers may ask while this rank's program does something else.
   void answer_peers();
+  // How long an operation may wait. Any thread may change it, also of those under way.
+  std::int64_t timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
+  void set_timeout(std::int64_t ns) { timeout_ns_.store(ns, std::memory_order_relaxed); }
   std::int64_t liveness_ns() const { return options.settings.liveness_timeout_s * ns_per_s; }
   const trust::ProcessIdentity& identity_of(int of_rank) const;
 
@@ -72,7 +75,8 @@ class CommunicatorState {
   std::shared_ptr<Witness> witness_;
   std::atomic<bool> is_broken_{false};
   std::atomic<bool> is_aborted_{false};
-  mutable std::mutex mutex_;  // of what follows
+  std::atomic<std::int64_t> timeout_ns_{options.timeout_ns};  // orders nothing else
+  mutable std::mutex mutex_;                                  // of what follows
   Status broken_;
   std::string last_error_;
 };

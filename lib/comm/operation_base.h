@@ -18,7 +18,7 @@ class OperationBase : public Resumable {
   OperationBase(CommunicatorState& state, WaitLane lane)
       : state_(state), record_(state.rank_state, lane) {}
   void break_off(const Status& why) override { (void)state_.fail(why); }
-  std::int64_t limit_ns() const override { return state_.options.timeout_ns; }
+  std::int64_t limit_ns() const override { return state_.timeout_ns(); }
 
  protected:
   // What the operation is, for errors.

@@ -55,8 +55,10 @@ void go_on(Tasks& tasks, const Clock& clock, const WaitPolicy& policy) {
       wait.progressed();
       continue;
     }
-    if (wait.is_long()) [[unlikely]]
+    if (wait.is_long()) [[unlikely]] {
       tasks.for_each_unfinished([](Resumable& one) { one.tell_wait(); });
+      wait.set_limit(min_limit_ns());  // another thread may have changed it
+    }
     if (wait.pause(arm, disarm) == Wait::Outcome::again) continue;
     const std::int64_t waited_ns = wait.waited_ns();
     tasks.for_each_unfinished([&](Resumable& one) {

@@ -65,8 +65,7 @@ void Sequence::tell_wait() {
 // Each part has its own, from when it began. What is waited for before has deadlines of its own.
 std::int64_t Sequence::limit_ns() const {
   const bool joins = held_ ? begins_with_join() : current_ == &communicator_.joining();
-  const std::int64_t own =
-      joins ? communicator_.joining().limit_ns() : communicator_.options().timeout_ns;
+  const std::int64_t own = joins ? communicator_.joining().limit_ns() : communicator_.timeout_ns();
   if (seen_ns_ == 0) return own;
   const std::int64_t begun_ns = held_ ? system_clock.now_ns() : part_began_ns_;
   return own + std::max<std::int64_t>(begun_ns - seen_ns_, 0);

@@ -26,7 +26,7 @@ class SplitOp final : public Resumable {
   bool arm(WaitSet& set) override;
   void disarm() override;
   void tell_wait() override;
-  std::int64_t limit_ns() const override { return parent_.options().timeout_ns; }
+  std::int64_t limit_ns() const override { return parent_.timeout_ns(); }
 
  private:
   enum class Stage { gathering, meeting, joining };

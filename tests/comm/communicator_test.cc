@@ -385,6 +385,41 @@ TEST_CASE("a rank that does not come is named when the deadline passes", "[comm]
       &config);
 }
 
+TEST_CASE("a deadline can be raised and lowered, also of a call that is under way", "[comm]") {
+  struct Case {
+    int first_ms, then_ms;
+    bool ends_well;
+  };
+  // Rank 1 comes after 2 s, and the deadline changes after 0.1 s.
+  const Case one = GENERATE(Case{900, 60'000, true}, Case{60'000, 900, false});
+  const bool is_under_way = GENERATE(false, true);
+  CAPTURE(one.first_ms, is_under_way);
+  gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
+  config.timeoutMs = one.first_ms;
+  on_ranks(
+      2,
+      [&](int rank, gyreComm_t comm, Complaints& complaints) {
+        float value = 1;
+        (void)sum_one(&value, comm);
+        complaints.expect(gyreCommSetTimeout(comm, 0) == gyreInvalidArgument, "0 ms was taken");
+        const auto change = [&] {
+          complaints.expect(gyreCommSetTimeout(comm, one.then_ms) == gyreSuccess, "not changed");
+        };
+        if (!is_under_way) change();
+        std::thread changer([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          if (is_under_way) change();
+        });
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
+        const gyreResult_t result = sum_one(&value, comm);
+        changer.join();
+        complaints.expect((result == gyreSuccess) == one.ends_well,
+                          std::string("ended with ") + gyreGetErrorString(result));
+        if (rank == 0 && !one.ends_well) complaints.expect(result == gyreTimeout, "not a timeout");
+      },
+      &config);
+}
+
 TEST_CASE("an abort ends calls on every rank, from another thread too", "[comm]") {
   on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
     float value = 1;
