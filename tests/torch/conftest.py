@@ -5,6 +5,7 @@ import torch
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 NO_CPU_EVENTS = "its FSDP2 records events on streams, and those of the CPU have none"
 NO_STORE = "a process group does not show its store (get_group_store)"
+NO_SET_TIMEOUT = "a group has no set_timeout"
 # Of PyTorch 2.6, by test.
 LACKING_IN_2_6 = {
     "test_fsdp_on_2_ranks": NO_CPU_EVENTS, "test_fsdp_on_3_ranks": NO_CPU_EVENTS,
@@ -23,6 +24,8 @@ LACKING_IN_2_6 = {
     "test_threads_that_callbacks_have_made_leave_again":
         "it sees 11 threads, not 12, and the cause is unknown",
     "test_sequence_numbers": "backends other than its own have none",
+    "test_a_groups_timeout_can_be_raised": NO_SET_TIMEOUT,
+    "test_a_groups_timeout_can_be_lowered": NO_SET_TIMEOUT,
     "test_a_group_is_split": "there is no split_group",
 }
 

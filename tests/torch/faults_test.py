@@ -76,6 +76,26 @@ def test_a_variable_lengthens_the_groups_timeout_too(monkeypatch):
         assert said == "fine", said
 
 
+def come_late_to_a_longer_deadline(rank, size):
+    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=30))
+    come_late(rank, size)
+
+
+def never_come_to_a_shorter_deadline(rank, size):
+    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=2))
+    never_come(rank, size)
+
+
+def test_a_groups_timeout_can_be_raised():
+    for said, _ in run_apart(come_late_to_a_longer_deadline, 2, limit_s=1):
+        assert said == "fine", said
+
+
+def test_a_groups_timeout_can_be_lowered():
+    (first, _), _ = run_apart(never_come_to_a_shorter_deadline, 2, limit_s=30)
+    assert "timed out (its timeout is 2000 ms)" in first and "rank 1" in first, first
+
+
 def call_something_else(rank, size):
     dist.all_reduce(torch.ones(100 if rank == 0 else 101))
 

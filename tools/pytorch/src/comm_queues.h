@@ -34,12 +34,13 @@ class CommQueues {
   const GroupMembership& membership() const { return membership_; }
   // A forked child may do nothing with its parent's but forget them.
   bool are_of_this_process() const { return birth_.is_this(); }
+  // Throws there.
+  void check_process() const;
 
  private:
   struct CommQueuePair {
     std::shared_ptr<CommQueue> collectives, transfers;
   };
-  void check_process() const;
   std::shared_ptr<CommQueue> find(at::Device device, Use use);
   CommQueuePair join(at::Device device);
 

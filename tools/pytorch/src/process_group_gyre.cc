@@ -23,7 +23,10 @@ ProcessGroupGyre::ProcessGroupGyre(const c10::intrusive_ptr<c10d::Store>& store,
     : TorchBackend(rank, size),
       store_(store),
       options_(make_options(timeout, group)),
-      queues_(store, {.rank = rank, .size = size, .group = group, .timeout = timeout}) {}
+      queues_(store, {.rank = rank,
+                      .size = size,
+                      .group = group,
+                      .timeout = std::make_shared<GroupTimeout>(timeout)}) {}
 
 ProcessGroupGyre::~ProcessGroupGyre() { leave(); }
 
@@ -67,12 +70,14 @@ ErrorType ProcessGroupGyre::getError() {
 }
 
 void ProcessGroupGyre::setTimeout(Milliseconds timeout) {
-  if (timeout > queues_.membership().timeout)
-    TORCH_WARN("gyre: the group was made with a deadline of ", queues_.membership().timeout.count(),
-               " ms for each operation, which cannot be raised: for a longer one make a new group");
+  queues_.check_process();
+  const Milliseconds in_force = timeout_in_force("GYRE_TIMEOUT", timeout);
   const ReleaseGil released;
+  for (const std::shared_ptr<CommQueue>& queue : queues_.all())
+    queue->communicator().set_timeout(in_force);
+  *queues_.membership().timeout = in_force;
   const std::lock_guard lock(mutex_);
-  options_->timeout = timeout;
+  options_->timeout = in_force;
 }
 
 std::uint64_t ProcessGroupGyre::getSequenceNumberForGroup() {
@@ -118,7 +123,7 @@ WorkPointer ProcessGroupGyre::submit(const Kind& kind, Operation operation) {
   std::unique_lock order(queue->order());
   operation.description = describe(kind, operation.outputs, false);
   const Milliseconds limit = operation.description.timeout;
-  const bool has_own_limit = device.is_cpu() && limit < queues_.membership().timeout;
+  const bool has_own_limit = device.is_cpu() && limit < queues_.membership().timeout->load();
   if (!kind.is_async && !has_own_limit) return queue->carry_out(std::move(operation));
   auto work = queue->begin(std::move(operation), CommQueue::Order::in_line);
   order.unlock();

@@ -85,12 +85,13 @@ std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::mi
 
 void throw_error(const GroupMembership& in, gyreResult_t result, const std::string& doing,
                  const std::string& story) {
-  const std::string text = c10::str(
-      "gyre: rank ", in.rank, " of ", in.size,
-      in.group.empty() ? std::string() : c10::str(" in group ", in.group), ": ", doing,
-      result == gyreTimeout ? c10::str(" timed out (its timeout is ", in.timeout.count(), " ms): ")
-                            : " failed: ",
-      story);
+  const std::string text =
+      c10::str("gyre: rank ", in.rank, " of ", in.size,
+               in.group.empty() ? std::string() : c10::str(" in group ", in.group), ": ", doing,
+               result == gyreTimeout
+                   ? c10::str(" timed out (its timeout is ", in.timeout->load().count(), " ms): ")
+                   : " failed: ",
+               story);
   if (result == gyreInvalidArgument) C10_THROW_ERROR(ValueError, text);
   C10_THROW_ERROR(DistBackendError, text);
 }
@@ -100,7 +101,7 @@ std::unique_ptr<StoreCommunicator> StoreCommunicator::join(
     const GroupMembership& membership, int device) {
   gyreConfig_t config = GYRE_CONFIG_INITIALIZER;
   config.device = device;
-  config.timeoutMs = config.initTimeoutMs = to_ms(membership.timeout);  // if no variable says it
+  config.timeoutMs = config.initTimeoutMs = to_ms(*membership.timeout);  // if no variable says it
   std::unique_ptr<StoreCommunicator> made(new StoreCommunicator(membership, config));
   made->config_.commName = made->membership_.group.c_str();
   if (membership.rank == 0) made->meeting_ = store->add(counter_of(key), 1);
@@ -113,7 +114,8 @@ std::unique_ptr<StoreCommunicator> StoreCommunicator::join(
     std::string story = gyreGetLastError(nullptr);
     if (!adapter.failure.empty()) story += "; the store says: " + adapter.failure;
     GroupMembership meeting = membership;
-    meeting.timeout = timeout_in_force("GYRE_INIT_TIMEOUT", membership.timeout);
+    meeting.timeout =
+        std::make_shared<GroupTimeout>(timeout_in_force("GYRE_INIT_TIMEOUT", *membership.timeout));
     const std::string where =
         device == GYRE_DEVICE_HOST ? "" : c10::str("'s communicators of device ", device);
     throw_error(meeting, result, "making the process group" + where, story);
@@ -138,9 +140,18 @@ StoreCommunicator::join_two(const c10::intrusive_ptr<c10d::Store>& store, const 
 std::unique_ptr<StoreCommunicator> StoreCommunicator::twin() const {
   std::unique_ptr<StoreCommunicator> made(new StoreCommunicator(membership_, config_));
   made->config_.commName = made->membership_.group.c_str();
+  made->config_.timeoutMs = to_ms(*membership_.timeout);
   check(gyreCommSplit(comm_, 0, membership_.rank, &made->comm_, &made->config_),
         "making the process group");
   return made;
+}
+
+void StoreCommunicator::set_timeout(std::chrono::milliseconds timeout) {
+  if (config_.device == GYRE_DEVICE_HOST)
+    return check(gyreCommSetTimeout(comm_, to_ms(timeout)), "changing the timeout");
+  TORCH_WARN("gyre: a group's communicators of device ", config_.device,
+             " keep the timeout with which they were made, ", config_.timeoutMs,
+             " ms: for another one make a new group");
 }
 
 void StoreCommunicator::abort() {

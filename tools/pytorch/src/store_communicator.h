@@ -20,11 +20,14 @@ namespace gyre_torch {
 // has that rule of itself; here it is for texts, and for who waits beside it.
 std::chrono::milliseconds timeout_in_force(const char* variable, std::chrono::milliseconds given);
 
+// What is in force for each operation of a group; set_timeout changes it.
+using GroupTimeout = std::atomic<std::chrono::milliseconds>;
+
 struct GroupMembership {
   int rank = 0;
   int size = 1;
-  std::string group;                    // its name, for texts
-  std::chrono::milliseconds timeout{};  // that is in force
+  std::string group;  // its name, for texts
+  std::shared_ptr<GroupTimeout> timeout;
   std::shared_ptr<AbortHooks> hooks = std::make_shared<AbortHooks>();
 };
 
@@ -48,6 +51,8 @@ class StoreCommunicator {
   gyreComm_t get() const { return comm_; }
   // How often ranks have met by its key in the store, this time included: the same on all ranks.
   std::int64_t meeting() const { return meeting_; }
+  // Any thread. One of a GPU keeps its own, with a warning.
+  void set_timeout(std::chrono::milliseconds timeout);
   // Any thread, while another is inside a call, and after it was destroyed, too.
   void abort();
   const GroupMembership& membership() const { return membership_; }
