@@ -65,7 +65,7 @@ class Panel:
                    f'y2="{at:.1f}" stroke="{"#333" if tick == 1 else "#ddd"}"/>')
             yield text(self.x - 5, at + 4, f"{tick:g}", anchor="end", size=10)
         mean = recorded.mean_of(self.lines)
-        said = f": geometric mean {mean:.2f}" if mean and len(self.lines) > 1 else ""
+        said = f": mean {mean:.2f}" if mean and len(self.lines) > 1 else ""
         yield text(self.x, self.y - 7, title + said, size=12, weight="bold")
         every = max(1, (len(self.sizes) + 3) // 4)
         for size in self.sizes[::every] if len(self.sizes) > 1 else []:
@@ -125,8 +125,8 @@ def draw(kind, tables, in_place=False):
              'font-family="sans-serif">',
              f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
              text(LEFT, 18, f"Time of each peer over Gyre's, {kind.ranks} ranks, "
-                  f"{TRANSPORTS[kind.transport]}: below 1 (grey) Gyre is slower", size=14,
-                  weight="bold"),
+                  f"{TRANSPORTS[kind.transport]}: below 1 (grey) Gyre is slower; "
+                  "mean: geometric, over the best", size=14, weight="bold"),
              text(LEFT, 34, f"{kind.machine}; commit {first['commit']}, {first['time'][:10]}; "
                   f"{kind.type}, {'in' if in_place else 'out of'} place, {how}, "
                   f"{'cold' if kind.cold else 'warm'}"
