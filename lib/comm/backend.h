@@ -96,9 +96,9 @@ class Backend {
   // to go with them.
   virtual State begin(const Request& request, std::uint64_t sequence, bool more) = 0;
   virtual State advance() = 0;  // when it is done, it is closed
-  // Of the kind of call that is bound: its lines, if it takes nothing else. A call may begin and
-  // end by them alone. Null: it takes more.
-  virtual exec::LineRun* own_lines() { return nullptr; }
+  // Of the kind of call that is bound: its run, if a call may begin and end by that alone. Null: it
+  // takes more.
+  virtual exec::ShortRun* short_run() { return nullptr; }
   // The kinds that may do so, and the place among them of what is bound, if it is one; else null.
   virtual RepeatableCalls* repeatable_calls() { return nullptr; }
   virtual RepeatableCall* repeatable_place() { return nullptr; }

@@ -71,7 +71,7 @@ void CollectiveOp::note_repeatable() {
   RepeatableCall* const place = backend_->repeatable_place();
   if (place == nullptr) return;
   RepeatableCall& next = *place;
-  next.lines = backend_->own_lines();
+  next.run = backend_->short_run();
   next.own_buffer = request.function == Function::barrier ? backend_->barrier_byte() : nullptr;
   next.count = request.count;
   next.function = request.function;
@@ -100,16 +100,16 @@ CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const Wa
     return Repeated::not_this;
   call_.sequence = ++sequence_;
   record_.begin(call_.sequence, static_cast<std::uint8_t>(kind->function), kind->flight);
-  exec::LineRun& lines = *kind->lines;
-  lines.begin(static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), nullptr);
+  exec::ShortRun& run = *kind->run;
+  run.begin(static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), nullptr);
   CallHistory* const history = state_.call_history.get();
   const bool goes_on = kind != repeatable_->last()
                            ? change_to(*kind)
                            : history == nullptr || history->repeat(call_.sequence);
   if (!goes_on) [[unlikely]]
     return Repeated::waits;
-  if (lines.advance() != exec::LineRun::State::done) {
-    const Repeated how = run_lines(lines, policy);
+  if (run.advance() != exec::ShortRun::State::done) {
+    const Repeated how = wait_for(run, policy);
     if (how == Repeated::waits) return how;
   }
   record_.end_well();
@@ -125,16 +125,16 @@ CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const Wa
   CallHistory* const history = state_.call_history.get();
   if (history == nullptr) return true;
   const bool goes_on = history->change(call_);
-  kind.lines->set_signature(hash_with(kind.signature, history->hash()));
+  kind.run->set_signature(hash_with(kind.signature, history->hash()));
   return goes_on;
 }
 
-[[gnu::noinline]] CollectiveOp::Repeated CollectiveOp::run_lines(exec::LineRun& lines,
-                                                                 const WaitPolicy& policy) {
-  using State = exec::LineRun::State;
+[[gnu::noinline]] CollectiveOp::Repeated CollectiveOp::wait_for(exec::ShortRun& run,
+                                                                const WaitPolicy& policy) {
+  using State = exec::ShortRun::State;
   record_.blocked();
   const bool done = wait_shortly(policy, [&] {
-    const State state = lines.advance();
+    const State state = run.advance();
     if (state == State::done) return ShortWait::done;
     if (state == State::other_call || !state_.is_sound()) return ShortWait::ends;
     return state == State::moved ? ShortWait::moved : ShortWait::waits;

@@ -2,7 +2,7 @@
 // the backend carry the call out.
 //
 // A small call that is like one of the last takes a shorter way: `repeat`. It writes what tools and
-// peers see of the call, and runs the lines that are bound. It leaves the unusual to the long way,
+// peers see of the call, and does the moves that are bound. It leaves the unusual to the long way,
 // before the call has begun, or in its middle by `take_over`.
 #pragma once
 
@@ -55,7 +55,7 @@ class CollectiveOp final : public OperationBase {
 
   void note_repeatable();
   bool change_to(RepeatableCall& kind);
-  Repeated run_lines(exec::LineRun& lines, const WaitPolicy& policy);
+  Repeated wait_for(exec::ShortRun& run, const WaitPolicy& policy);
 
   Backend& of_communicator_;
   Backend* backend_;  // of this call

@@ -134,7 +134,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=5 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      "version=6 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
@@ -302,14 +302,20 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   // Past the cache only what would push everything else out of it: several times the second level.
   call.streamed = call.output_bytes >= 16ULL << 20;
   bound.signature = signature_of(request);
-  if (call.protocol == plan::Protocol::line) {
-    bound.lines.bind(bound.plan->bound, call);
-    call.lines = &bound.lines;
-  }
+  bind_run(bound);
   bound.made_for = record;
   if (request.tables != nullptr) bound.made_for.sequence = 0;
   repeatable_.note_use(repeatable_.at(place_of(bound)));
   return {};
+}
+
+// All calls by lines have a run, and those by slots that need nothing else.
+void HostBackend::bind_run(BoundCall& bound) {
+  exec::Call& call = bound.call;
+  if (call.protocol == plan::Protocol::direct || call.streamed) return;
+  bound.run.bind(bound.plan->bound, call);
+  if (call.protocol == plan::Protocol::line || bound.run.is_self_sufficient())
+    call.short_run = &bound.run;
 }
 
 // What is not bound: the buffers, and what the calls before it tell.
@@ -323,7 +329,7 @@ void HostBackend::prepare(const Request& request, std::uint64_t sequence) {
   call.signature = current_->signature;
   if (state_.call_history != nullptr)
     call.signature = hash_with(call.signature, state_.call_history->hash());
-  if (call.lines != nullptr) call.lines->set_signature(call.signature);
+  if (call.short_run != nullptr) call.short_run->set_signature(call.signature);
 }
 
 void HostBackend::take_over(const Request& request, std::uint64_t sequence) {

@@ -73,13 +73,13 @@ class HostBackend final : public Backend {
     if (state == State::done) close();
     return state;
   }
-  exec::LineRun* own_lines() override {
-    exec::LineRun* const lines = current_->call.lines;
-    return lines != nullptr && lines->is_self_sufficient() ? lines : nullptr;
+  exec::ShortRun* short_run() override {
+    exec::ShortRun* const run = current_->call.short_run;
+    return run != nullptr && run->is_self_sufficient() ? run : nullptr;
   }
   RepeatableCalls* repeatable_calls() override { return &repeatable_; }
   RepeatableCall* repeatable_place() override {
-    return own_lines() != nullptr ? &repeatable_.at(place_of(*current_)) : nullptr;
+    return short_run() != nullptr ? &repeatable_.at(place_of(*current_)) : nullptr;
   }
   void take_over(const Request& request, std::uint64_t sequence) override;
   Status error() const override { return launch_.error(); }
@@ -120,8 +120,8 @@ class HostBackend final : public Backend {
     PlanChooser::PlanChoice chosen;
     CachedPlan* plan = nullptr;  // of the chosen one
     Binding binding;
-    exec::Call call;      // bound with it
-    exec::LineRun lines;  // bound with it, where that goes by lines
+    exec::Call call;     // bound with it
+    exec::ShortRun run;  // bound with it, where that may carry it out
     std::vector<std::byte> scratch;
     CallRecord made_for;          // sequence 0: for nothing that may come again
     std::uint64_t signature = 0;  // without the history
@@ -130,6 +130,7 @@ class HostBackend final : public Backend {
     return static_cast<std::size_t>(&one - bound_calls_.data());
   }
   BoundCall& oldest();
+  static void bind_run(BoundCall& bound);
 
   CommunicatorState& state_;
   const Services& services_;

@@ -1,11 +1,11 @@
 // RepeatableCalls: the last kinds of small collectives of a communicator. One that comes again is
-// carried out by the lines that are bound to it; see CollectiveOp::repeat.
+// carried out by the run that is bound to it; see CollectiveOp::repeat.
 #pragma once
 
 #include "lib/base/flight.h"
 #include "lib/call/call_history.h"
 #include "lib/call/collective_call.h"
-#include "lib/exec/line_run.h"
+#include "lib/exec/short_run.h"
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace gyre::comm {
 
 struct RepeatableCall {
-  exec::LineRun* lines = nullptr;  // null: none is of this kind
+  exec::ShortRun* run = nullptr;  // null: none is of this kind
   std::uint64_t count = 0;
   Function function = Function::all_reduce;
   int type = 0, op = 0, root = 0;
@@ -26,7 +26,7 @@ struct RepeatableCall {
   std::uint64_t used = 0;       // when: a number that grows
 
   bool is_like(const CollectiveCall& call) const {
-    return lines != nullptr && function == call.function && count == call.count &&
+    return run != nullptr && function == call.function && count == call.count &&
            type == call.type && op == call.op && root == call.root;
   }
 };

@@ -15,7 +15,7 @@ namespace gyre::exec {
 
 using plan::Protocol;
 
-class LineRun;
+class ShortRun;
 
 // A plan whose links are joined. Made once per plan and communicator; a Launch borrows it.
 struct BoundPlan {
@@ -56,7 +56,8 @@ struct Call {
   bool streamed = false;        // the output leaves past the cache
   std::uint64_t sequence = 0;   // of the call on its communicator
   std::uint64_t signature = 0;  // of what all ranks must agree on
-  LineRun* lines = nullptr;     // protocol line: bound to this kind of call; null: not yet
+  // Bound to this kind of call. Null: none is, and calls of the line protocol bind one.
+  ShortRun* short_run = nullptr;
 };
 
 }  // namespace gyre::exec

@@ -8,15 +8,15 @@ using transport::DeliveryMode;
 using transport::message_flag;
 
 void Launch::begin(BoundPlan& bound, const Call& call) {
-  if (call.protocol == Protocol::line) {
-    LineRun* const lines = call.lines != nullptr ? call.lines : &own_lines_;
-    if (call.lines == nullptr) own_lines_.bind(bound, call);
-    lines->begin(call.input, call.output, call.pre_scalar);
+  if (call.protocol == Protocol::line || call.short_run != nullptr) {
+    ShortRun* const run = call.short_run != nullptr ? call.short_run : &own_short_run_;
+    if (call.short_run == nullptr) own_short_run_.bind(bound, call);
+    run->begin(call.input, call.output, call.pre_scalar);
     take_over(bound, call);
     fresh_ = true;
     return;
   }
-  lines_ = nullptr;
+  short_run_ = nullptr;
   bound_ = &bound;
   call_ = &call;
   element_bytes_ = element_bytes(call.type);
@@ -53,7 +53,7 @@ void Launch::begin(BoundPlan& bound, const Call& call) {
 void Launch::take_over(BoundPlan& bound, const Call& call) {
   bound_ = &bound;
   call_ = &call;
-  lines_ = call.lines != nullptr ? call.lines : &own_lines_;
+  short_run_ = call.short_run != nullptr ? call.short_run : &own_short_run_;
   error_ = {};
   unfinished_ = nullptr;
   lends_ = false;
@@ -77,8 +77,8 @@ Launch::State Launch::advance() {
   if (!fresh_ && !progress(bound_->receive_ports)) return State::failed;
   fresh_ = false;
   bool moved = false, done = false;
-  if (lines_ != nullptr)
-    advance_lines(moved, done);
+  if (short_run_ != nullptr)
+    advance_short_run(moved, done);
   else
     advance_lanes(moved, done);
   if (!error_.ok() || !progress(bound_->send_ports)) return State::failed;
@@ -90,12 +90,12 @@ Launch::State Launch::advance() {
   return State::done;
 }
 
-void Launch::advance_lines(bool& moved, bool& done) {
-  const LineRun::State state = lines_->advance();
-  moved = state == LineRun::State::moved;
-  done = state == LineRun::State::done;
-  if (state == LineRun::State::other_call)
-    (void)fail_mismatch(lines_->stranger(), "its signature differs");
+void Launch::advance_short_run(bool& moved, bool& done) {
+  const ShortRun::State state = short_run_->advance();
+  moved = state == ShortRun::State::moved;
+  done = state == ShortRun::State::done;
+  if (state == ShortRun::State::other_call)
+    (void)fail_mismatch(short_run_->stranger(), "its signature differs");
 }
 
 void Launch::advance_lanes(bool& moved, bool& done) {
@@ -301,8 +301,8 @@ bool Launch::fail_shortage(int peer, Status why) {
 }
 
 Blocked Launch::blocked() const {
-  if (lines_ != nullptr) {
-    if (const Blocked on = lines_->blocked(); on.what != BlockedOn::nothing) return on;
+  if (short_run_ != nullptr) {
+    if (const Blocked on = short_run_->blocked(); on.what != BlockedOn::nothing) return on;
   } else {
     for (std::size_t i = 0; i < bound_->lanes.size(); ++i)
       if (!lanes_[i].cursor.done()) return lanes_[i].blocked;
@@ -314,7 +314,7 @@ Blocked Launch::blocked() const {
 // The connections that the lanes wait for.
 template <typename Visit>
 void Launch::for_each_awaited(const Visit& visit) const {
-  if (lines_ != nullptr) return lines_->for_each_awaited(visit);
+  if (short_run_ != nullptr) return short_run_->for_each_awaited(visit);
   for (std::size_t i = 0; i < bound_->lanes.size(); ++i) {
     const LaneRun& run = lanes_[i];
     if (run.cursor.done()) continue;
@@ -341,7 +341,7 @@ bool Launch::waits_on_memory() const {
 }
 
 bool Launch::may_go_on() {
-  if (lines_ != nullptr) return lines_->could_move();
+  if (short_run_ != nullptr) return short_run_->could_move();
   for (std::size_t i = 0; i < bound_->lanes.size(); ++i)
     if (!lanes_[i].cursor.done() && ready(lanes_[i])) return true;
   return false;

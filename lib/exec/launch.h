@@ -6,7 +6,7 @@
 #include "kernels/cpu/move.h"
 #include "lib/base/wait.h"
 #include "lib/exec/call.h"
-#include "lib/exec/line_run.h"
+#include "lib/exec/short_run.h"
 #include "lib/plan/cursor.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ class Launch {
 
   // Both outlive the Launch's run.
   void begin(BoundPlan& bound, const Call& call);
-  // The same of a call whose lines have begun already, and may have come to any point.
+  // The same of a call whose short run has begun already, and may have come to any point.
   void take_over(BoundPlan& bound, const Call& call);
   State advance();
 
@@ -122,7 +122,7 @@ class Launch {
   template <typename Visit>
   void for_each_awaited(const Visit& visit) const;
   bool may_go_on();
-  void advance_lines(bool& moved, bool& done);
+  void advance_short_run(bool& moved, bool& done);
   void advance_lanes(bool& moved, bool& done);
   bool finish_up();
   bool advance_lane(LaneRun& run);
@@ -156,8 +156,8 @@ class Launch {
 
   BoundPlan* bound_ = nullptr;
   const Call* call_ = nullptr;
-  LineRun* lines_ = nullptr;  // of the line protocol; null: it is another
-  LineRun own_lines_;         // of a call that brings none
+  ShortRun* short_run_ = nullptr;  // that carries the call out; null: the lanes do
+  ShortRun own_short_run_;         // of a call by lines that brings none
   std::uint32_t element_bytes_ = 1;
   kernels::MoveFunction reduce_ = nullptr;
   bool lends_ = false;

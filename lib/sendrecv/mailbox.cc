@@ -148,7 +148,7 @@ Status Mailbox::take_slots(bool& moved) {
 
 // A message with its payload, or the head of one in slots.
 Status Mailbox::take_lines(bool& moved) {
-  using Seen = transport::LineReader::State;
+  using Seen = transport::MessageState;
   Seen seen = port_.lines.poll_lines(1, transfer_signature);
   if (seen == Seen::waiting) return {};
   if (seen == Seen::other_call) return malformed();
@@ -169,7 +169,7 @@ Status Mailbox::take_lines(bool& moved) {
 }
 
 Mailbox::Taken Mailbox::take_now(const Transfer& receive) {
-  using Seen = transport::LineReader::State;
+  using Seen = transport::MessageState;
   Seen seen = port_.lines.poll_lines(1, transfer_signature);
   if (seen == Seen::waiting) return Taken::not_here;
   const auto head = transport::copied<TransferHead>(port_.lines.place());
@@ -215,7 +215,7 @@ Mailbox::Taken Mailbox::take_payload_now(const Transfer& receive) {
 
 bool Mailbox::has_something() {
   if (!port_.shares_memory || arriving_) return port_.slots.has_message();
-  return port_.lines.poll_lines(1, transfer_signature) != transport::LineReader::State::waiting;
+  return port_.lines.poll_lines(1, transfer_signature) != transport::MessageState::waiting;
 }
 
 Status Mailbox::advance(bool& moved) {

@@ -50,13 +50,16 @@ enum class DeliveryMode : std::uint32_t {
   push = 2,    // they are in the receiver's output already
 };
 
-// What the sender says of one slot. Both words are written before the tail is released.
+// What the sender says of one slot. The flag is written last, but for the tail.
 struct SlotHeader {
   std::uint64_t flag;   // message_flag: sequence and signature of the call
   std::uint32_t bytes;  // length of the message
   DeliveryMode delivery;
 };
 static_assert(sizeof(SlotHeader) == 16);
+
+// What the place of the next message holds.
+enum class MessageState : std::uint8_t { waiting, here, other_call };
 
 // A copy of what the other end wrote, as it was at one time: the fence keeps the compiler from
 // reading there again in place of the copy.
@@ -212,7 +215,11 @@ class SlotWriter {
   std::byte* place() const { return view_.slot(tail_); }
   std::uint64_t tail() const { return tail_; }
   void commit(std::uint32_t bytes, std::uint64_t flag, DeliveryMode delivery) {
-    view_.note(tail_) = {flag, bytes, delivery};
+    SlotHeader& note = view_.note(tail_);
+    note.bytes = bytes;
+    note.delivery = delivery;
+    // Pairs with the acquire in SlotReader::look.
+    std::atomic_ref(note.flag).store(flag, std::memory_order_release);
     // Pairs with the acquire in SlotReader::has_message.
     view_.control->tail.value.store(++tail_, std::memory_order_release);
     ring_if_sleeping(view_.control->receiver_bell);
@@ -252,6 +259,19 @@ class SlotReader {
     const std::uint64_t tail = view_.control->tail.value.load(std::memory_order_acquire);
     if (tail - head_ <= view_.shape.slot_count) tail_seen_ = tail;
     return tail_seen_ - head_ >= count;
+  }
+  // The same of the next message and of a call, by the message's flag alone: the tail, which is not
+  // in that cache line, need not come from the other end's cache.
+  MessageState look(std::uint64_t signature) {
+    const std::uint64_t wanted = message_flag(head_ + 1, signature);
+    // Pairs with the release in SlotWriter::commit.
+    const std::uint64_t flag =
+        std::atomic_ref(view_.note(head_).flag).load(std::memory_order_acquire);
+    if (flag != wanted)
+      return flag_sequence(flag) == flag_sequence(wanted) ? MessageState::other_call
+                                                          : MessageState::waiting;
+    if (tail_seen_ == head_) ++tail_seen_;
+    return MessageState::here;
   }
   const std::byte* place() const { return view_.slot(head_); }
   // A copy, read once: the peer may write it again at any time, also between a check and a use.
@@ -346,25 +366,25 @@ class LineWriter {
 // The receiving end of the line protocol. Used by one thread at a time.
 class LineReader {
  public:
-  enum class State { waiting, here, other_call };
   LineReader() = default;
   explicit LineReader(const FifoView& view) : LineReader(view, view.shape.first) {}
   LineReader(const FifoView& view, std::uint64_t first)
       : view_(view), next_(first), released_(first) {}
   // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
-  State poll(std::uint64_t bytes, std::uint64_t signature) {
+  MessageState poll(std::uint64_t bytes, std::uint64_t signature) {
     return poll_lines(lines_for(bytes), signature);
   }
-  State poll_lines(std::uint32_t lines, std::uint64_t signature) {
+  MessageState poll_lines(std::uint32_t lines, std::uint64_t signature) {
     while (here_ < lines) {
       // Pairs with the releases in LineWriter.
       const std::uint64_t flag = view_.line(next_ + here_).flag.load(std::memory_order_acquire);
       const std::uint64_t wanted = message_flag(next_ + here_ + 1, signature);
       if (flag != wanted)
-        return flag_sequence(flag) == flag_sequence(wanted) ? State::other_call : State::waiting;
+        return flag_sequence(flag) == flag_sequence(wanted) ? MessageState::other_call
+                                                            : MessageState::waiting;
       ++here_;
     }
-    return State::here;
+    return MessageState::here;
   }
   // The same of a message of one line; false says nothing of why.
   bool has_line(std::uint64_t signature) const {

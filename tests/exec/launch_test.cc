@@ -128,6 +128,35 @@ TEST_CASE("every plan gives the sum on every rank, over every protocol", "[exec]
   }
 }
 
+TEST_CASE("short runs give the sum through slots, beside ranks that carry out launches", "[exec]") {
+  const std::string_view algorithm = GENERATE("ring", "tree", "oneshot", "twoshot", "doubling");
+  const bool in_place = GENERATE(false, true);
+  const int launching = GENERATE(0, 1, 2);  // every so many ranks; 0: none
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    const transport::FifoShape shape{
+        .slot_count = ranks % 2 == 0 ? 2U : 4U, .line_count = 32, .slot_bytes = 1024};
+    Job job(algorithm, ranks, shape, true);
+    std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
+    std::uint64_t sequence = 0;
+    for (std::uint64_t count : {0ULL, 1ULL, 2ULL, 3ULL, 100ULL, 257ULL, 1009ULL, 5000ULL}) {
+      const ReduceOp op = count % 3 == 0   ? ReduceOp::sum
+                          : count % 3 == 1 ? ReduceOp::avg
+                                           : ReduceOp::pre_mul_sum;
+      CAPTURE(algorithm, ranks, count, in_place, launching);
+      const Case one{algorithm, plan::Protocol::simple, ranks, count, in_place, op, 4};
+      CallsOfOne calls(job, one, ++sequence, count);
+      std::vector<exec::Call> mixed = calls.calls();
+      std::vector<exec::ShortRun> runs(mixed.size());
+      for (int rank = 0; rank < ranks; ++rank)
+        if (launching == 0 || rank % launching != 0)
+          job.bind_short(rank, mixed[static_cast<std::size_t>(rank)],
+                         runs[static_cast<std::size_t>(rank)]);
+      job.run(mixed, random);
+      calls.check();
+    }
+  }
+}
+
 TEST_CASE("a rank tells all peers what it has by lines before it waits for any", "[exec]") {
   constexpr int ranks = 5;
   plan::PlanRequest request;
@@ -149,7 +178,7 @@ TEST_CASE("a rank tells all peers what it has by lines before it waits for any",
   for (int peer = 1; peer < ranks; ++peer) {
     CAPTURE(peer);
     transport::LineReader reader(job.view(0, peer));
-    CHECK(reader.poll(8, 5) == transport::LineReader::State::here);
+    CHECK(reader.poll(8, 5) == transport::MessageState::here);
   }
 }
 
@@ -225,6 +254,37 @@ TEST_CASE("ranks that call different things get an error, not wrong data", "[exe
     const Status status = job.run_to_failure({other.calls()[0], first.calls()[1]});
     CHECK(status.code() == Code::Mismatch);
     CHECK(status.culprits().size() == 1);
+  }
+}
+
+TEST_CASE("a short run refuses a slot with another call, another length or a loan", "[exec]") {
+  const transport::FifoShape shape{.slot_count = 4, .line_count = 32, .slot_bytes = 1024};
+  constexpr std::uint32_t bytes = 64 * sizeof(std::uint32_t);
+  struct Sent {
+    std::uint64_t signature_change;
+    std::uint32_t bytes;
+    transport::DeliveryMode delivery;
+    bool is_right;
+  };
+  for (const Sent& sent : {Sent{0, bytes, transport::DeliveryMode::staged, true},
+                           Sent{1, bytes, transport::DeliveryMode::staged, false},
+                           Sent{0, bytes - 4, transport::DeliveryMode::staged, false},
+                           Sent{0, bytes, transport::DeliveryMode::pull, false}}) {
+    CAPTURE(sent.signature_change, sent.bytes, static_cast<int>(sent.delivery));
+    Job job("oneshot", 2, shape, true);
+    CallsOfOne calls(job, {"oneshot", plan::Protocol::simple, 2, 64, false, ReduceOp::sum, 4}, 1,
+                     1);
+    exec::Call call = calls.calls()[0];
+    exec::ShortRun run;
+    job.bind_short(0, call, run);
+    job.begin(0, call);
+    CHECK(job.launch(0).advance() == exec::Launch::State::moved);
+    transport::SlotWriter peer(job.view(1, 0));
+    peer.commit(sent.bytes, transport::message_flag(1, call.signature + sent.signature_change),
+                sent.delivery);
+    const auto state = job.launch(0).advance();
+    CHECK(state == (sent.is_right ? exec::Launch::State::done : exec::Launch::State::failed));
+    if (!sent.is_right) CHECK(job.launch(0).error().code() == Code::Mismatch);
   }
 }
 

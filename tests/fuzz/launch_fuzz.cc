@@ -1,7 +1,8 @@
 // Launches whose peers lie: all ranks of a call run here, in the order that the input says. Between
 // their turns the fuzzer overwrites notes, counters, lines and grants. A rank then ends with an
-// error or continues; without a lie, all end with the right sums. Input: u8 algorithm, u8 protocol,
-// u8 ranks, u16 elements, then acts: u8 kind, u8 rank or fifo, and what it needs.
+// error or continues; without a lie, all end with the right sums. Input: u8 algorithm, u8 protocol
+// (3: short runs through slots), u8 ranks, u16 elements, then acts: u8 kind, u8 rank or fifo, and
+// what it needs.
 #include "lib/base/log.h"
 #include "lib/exec/launch.h"
 #include "lib/plan/algorithms.h"
@@ -67,7 +68,8 @@ Buffers& buffers() {
 
 class Job {
  public:
-  Job(const plan::Algorithm& algorithm, plan::Protocol protocol, int ranks, std::size_t elements);
+  Job(const plan::Algorithm& algorithm, plan::Protocol protocol, bool shortly, int ranks,
+      std::size_t elements);
   void act(fuzz::Input& input);
   // Everybody's turns until nobody moves.
   void finish();
@@ -79,6 +81,7 @@ class Job {
   struct Rank {
     exec::BoundPlan bound;
     exec::Launch launch;
+    exec::ShortRun run;
     exec::Call call;
     std::vector<std::byte> scratch;
     std::map<std::pair<int, int>, std::unique_ptr<exec::SendPort>> send;
@@ -93,6 +96,7 @@ class Job {
   void lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t receiver);
 
   const plan::Protocol protocol_;
+  const bool shortly_;
   const std::size_t elements_;
   std::vector<plan::Plan> plans_;
   std::map<std::tuple<int, int, int>, std::unique_ptr<fuzz::Fifo>> fifos_;
@@ -101,8 +105,12 @@ class Job {
   std::size_t doomed_ = max_ranks;  // the rank that has a note to read which it must refuse
 };
 
-Job::Job(const plan::Algorithm& algorithm, plan::Protocol protocol, int ranks, std::size_t elements)
-    : protocol_(protocol), elements_(elements), ranks_(static_cast<std::size_t>(ranks)) {
+Job::Job(const plan::Algorithm& algorithm, plan::Protocol protocol, bool shortly, int ranks,
+         std::size_t elements)
+    : protocol_(protocol),
+      shortly_(shortly),
+      elements_(elements),
+      ranks_(static_cast<std::size_t>(ranks)) {
   plan::PlanRequest request;
   request.rank_count = ranks;
   auto plans = plan::build_plans(algorithm, request);
@@ -181,6 +189,11 @@ void Job::begin(int rank) {
   call.protocol = protocol_;
   call.sequence = 1;
   call.signature = signature;
+  if (shortly_) {
+    self.run.bind(self.bound, call);
+    self.run.set_signature(signature);
+    call.short_run = &self.run;
+  }
   self.launch.begin(self.bound, call);
 }
 
@@ -284,9 +297,11 @@ int take_input(const std::uint8_t* data, std::size_t size) {
   constexpr std::string_view names[] = {"oneshot", "twoshot", "ring", "doubling", "tree"};
   const plan::Algorithm* algorithm =
       plan::find_algorithm(names[input.take<std::uint8_t>() % std::size(names)]);
-  const auto protocol = static_cast<plan::Protocol>(input.take<std::uint8_t>() % 3);
+  const int kind = input.take<std::uint8_t>() % 4;
+  const bool shortly = kind == 3;
+  const auto protocol = shortly ? plan::Protocol::simple : static_cast<plan::Protocol>(kind);
   const int ranks = 1 + input.take<std::uint8_t>() % max_ranks;
-  Job job(*algorithm, protocol, ranks, input.take<std::uint16_t>() % (max_elements + 1));
+  Job job(*algorithm, protocol, shortly, ranks, input.take<std::uint16_t>() % (max_elements + 1));
   for (int acts = 0; acts < 200 && !input.empty(); ++acts) job.act(input);
   job.finish();
   if (job.honest()) job.check_sums();

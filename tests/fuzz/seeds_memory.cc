@@ -143,11 +143,11 @@ enum Lie : std::uint8_t {
 
 void add_launches(Seeds& seeds) {
   constexpr const char* algorithms[] = {"oneshot", "twoshot", "ring", "doubling", "tree"};
-  constexpr const char* protocols[] = {"line", "simple", "direct"};
+  constexpr const char* protocols[] = {"line", "simple", "direct", "short_run"};
   enum : std::uint8_t { oneshot, twoshot, ring, doubling };
-  enum : std::uint8_t { line, simple, direct };
+  enum : std::uint8_t { line, simple, direct, short_run };
   for (std::uint8_t a = 0; a < 5; ++a)
-    for (std::uint8_t p = 0; p < 3; ++p)
+    for (std::uint8_t p = 0; p < 4; ++p)
       seeds.add("launch", std::string("honest_") + algorithms[a] + "_" + protocols[p],
                 Call(a, p, static_cast<std::uint8_t>(2 + (a + p) % 3), 300).advance(1).advance(0));
   const auto add = [&](const char* name, Bytes bytes) {
@@ -166,6 +166,10 @@ void add_launches(Seeds& seeds) {
   add("lie_sequence", two(simple).lie(note_flag, 0, 0, U64{1} << 30).advance(1));
   add("lie_tail", two(simple).lie(tail, 0, 3).advance(1));
   add("lie_tail_beyond", two(simple).lie(tail, 0, 1000).advance(1));
+  add("lie_short_run_bytes", two(short_run).lie(note_bytes, 0, 0, U32{1 << 20}).advance(1));
+  add("lie_short_run_delivery", two(short_run).lie(note_delivery, 0, 0, U32{2}).advance(1));
+  add("lie_short_run_flag", two(short_run).lie(note_flag, 0, 0, U64{1}).advance(1));
+  add("lie_short_run_tail", two(short_run).lie(tail, 0, 1000).advance(1));
   add("lie_head", two(simple).lie(head, 0, 1000).advance(0));
   add("lie_line", two(line).lie(anything, 0, 0, U64{1}).advance(1));
   add("lie_lent_input", shared().lie(offset_of_input, 0, 4096).advance(1));

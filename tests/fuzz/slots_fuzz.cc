@@ -136,9 +136,9 @@ void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
           honest &= view.line(next + i).flag == message_flag(next + i + 1, signature);
         const bool has_line = reader.has_line(signature);
         const auto state = reader.poll(bytes, signature);
-        GYRE_DEMAND(lines > 1 || has_line == (state == LineReader::State::here));
-        if (honest) GYRE_DEMAND(state == LineReader::State::here);
-        if (state != LineReader::State::here) break;
+        GYRE_DEMAND(lines > 1 || has_line == (state == transport::MessageState::here));
+        if (honest) GYRE_DEMAND(state == transport::MessageState::here);
+        if (state != transport::MessageState::here) break;
         const std::byte* message = reader.read(bytes, staging.data());
         GYRE_DEMAND(bytes == 0 || std::memcmp(message, view.line(next).payload,
                                               std::min<std::uint64_t>(bytes, 56)) == 0);

@@ -73,12 +73,12 @@ std::string receive_lines(End& end, int count) {
   std::vector<std::byte> staging(most);
   for (int i = 0; i < count; ++i) {
     const std::uint32_t size = draw_size(end.random, most);
-    LineReader::State state{};
+    transport::MessageState state{};
     GYRE_EXPECT(end.until([&] {
       state = in.poll(size, signature);
-      return state != LineReader::State::waiting;
+      return state != transport::MessageState::waiting;
     }));
-    GYRE_EXPECT(state == LineReader::State::here);
+    GYRE_EXPECT(state == transport::MessageState::here);
     const std::byte* message = in.read(size, staging.data());
     GYRE_EXPECT(is_filled(message, size, static_cast<std::uint64_t>(i)));
     in.release(size);

@@ -89,6 +89,13 @@ class Job {
     launch(rank).begin(bound_[static_cast<std::size_t>(rank)], call);
   }
 
+  // The call is then carried out by that run.
+  void bind_short(int rank, exec::Call& call, exec::ShortRun& run) {
+    run.bind(bound_[static_cast<std::size_t>(rank)], call);
+    run.set_signature(call.signature);
+    call.short_run = &run;
+  }
+
   // Takes what has come for a rank, and moves nothing.
   void settle(int rank) {
     for (exec::SendPort* port : bound_[static_cast<std::size_t>(rank)].send_ports)

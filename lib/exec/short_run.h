@@ -1,6 +1,8 @@
-// LineRun: the messages of one kind of call by the line protocol, ready to run again and again. A
-// cursor finds out once what each move of the plan does; a call then takes the list of moves and
-// its buffers. It never waits, and allocates nothing while it runs.
+// ShortRun: the moves of one kind of call, ready to run again and again, by the line protocol or by
+// messages that lie in slots (Protocol::simple). A cursor finds out once what each move of the plan
+// does; a call then takes the list of moves and its buffers. It never waits, and allocates nothing
+// while it runs. It sends the same messages as a Launch, so that peers may carry the call out by
+// one.
 //
 //   act   one move: what it takes from which ports, reduces, stores and sends
 //   part  what an act does with one chunk
@@ -19,7 +21,7 @@
 
 namespace gyre::exec {
 
-class LineRun {
+class ShortRun {
  public:
   enum class State { blocked, moved, done, other_call };
 
@@ -40,7 +42,7 @@ class LineRun {
     lanes_done_ = 0;
     if (!is_whole_) [[unlikely]]
       begin_lists();
-    for (LineLane* lane = lanes_.data(); lane != lanes_.data() + lane_count_; ++lane)
+    for (ShortLane* lane = lanes_.data(); lane != lanes_.data() + lane_count_; ++lane)
       lane->restart();
   }
   // Every lane as far as it comes.
@@ -54,7 +56,7 @@ class LineRun {
   template <typename Visit>
   void for_each_awaited(const Visit& visit) const {
     for (std::size_t i = 0; i < lane_count_; ++i) {
-      const LineLane& lane = lanes_[i];
+      const ShortLane& lane = lanes_[i];
       if (lane.is_done) continue;
       if (lane.awaited_send != nullptr)
         visit(*lane.awaited_send->connection);
@@ -77,7 +79,7 @@ class LineRun {
   };
   // What an act of one part in one line does: a copy, or the sum of two.
   enum class ShortKind : std::uint8_t { none, own, arrived, own_first, arrived_first };
-  struct LineAct {
+  struct ShortAct {
     // Of a short act all that it needs; others have more ports, parts or lines.
     transport::LineReader* take = nullptr;  // null: it takes nothing
     transport::LineWriter* give = nullptr;  // null: it sends nothing
@@ -95,14 +97,14 @@ class LineRun {
     std::uint32_t own_place = no_operand;  // of the own operand among the sources, in rank order
     std::uint32_t first_chunk = 0;         // for people
   };
-  struct LineLane {
-    const LineAct* at = nullptr;
-    const LineAct* first = nullptr;
-    const LineAct* end = nullptr;
+  struct ShortLane {
+    const ShortAct* at = nullptr;
+    const ShortAct* first = nullptr;
+    const ShortAct* end = nullptr;
     bool is_done = false;
     const BoundPlan::LaneEnds* ends = nullptr;
     plan::Cursor cursor;  // of what is not in the list yet
-    std::vector<LineAct> acts;
+    std::vector<ShortAct> acts;
     std::vector<ChunkPart> parts;
     std::vector<SendPort*> send;
     std::vector<ReceivePort*> receive;
@@ -118,22 +120,27 @@ class LineRun {
     }
   };
   void begin_lists();
-  void fill(LineLane& lane);
-  void add_act(LineLane& lane, const plan::Move& move);
-  void send_early(LineLane& lane) const;
-  static bool may_swap(const LineLane& lane, const LineAct& before, const LineAct& send);
-  void find_copies(LineLane& lane) const;
-  void find_short(LineLane& lane) const;
-  bool run_lane(LineLane& lane);
-  bool end_list(LineLane& lane);
-  bool is_ready(LineLane& lane, const LineAct& act);
-  void carry_out_short(const LineAct& act);
-  void carry_out(const LineLane& lane, const LineAct& act);
-  void reduce_part(const LineAct& act, const ChunkPart& part);
-  const std::byte* own_operand(const LineAct& act, const ChunkPart& part,
+  void fill(ShortLane& lane);
+  void add_act(ShortLane& lane, const plan::Move& move);
+  void send_early(ShortLane& lane) const;
+  std::uint64_t room_taken(const ShortLane& lane, const SendPort& port) const;
+  static bool may_swap(const ShortLane& lane, const ShortAct& before, const ShortAct& send);
+  void find_copies(ShortLane& lane) const;
+  void find_short(ShortLane& lane) const;
+  bool run_lane(ShortLane& lane);
+  bool end_list(ShortLane& lane);
+  transport::MessageState look_at(ReceivePort& port, const ShortAct& act) const;
+  bool may_send(SendPort& port, const ShortAct& act) const;
+  bool is_ready(ShortLane& lane, const ShortAct& act);
+  void carry_out_short(const ShortAct& act);
+  void carry_out(const ShortLane& lane, const ShortAct& act);
+  void send_and_release(const ShortLane& lane, const ShortAct& act) const;
+  void reduce_part(const ShortLane& lane, const ShortAct& act, const ChunkPart& part);
+  std::uint32_t add_sent(const ShortLane& lane, const ShortAct& act, const ChunkPart& part);
+  const std::byte* own_operand(const ShortAct& act, const ChunkPart& part,
                                kernels::MoveOperands& move);
 
-  std::vector<LineLane> lanes_;
+  std::vector<ShortLane> lanes_;
   std::size_t lane_count_ = 0;
   plan::Geometry geometry_;
   std::array<std::byte*, 4> base_{};  // by plan::Buffer; the input is only read
@@ -146,13 +153,15 @@ class LineRun {
   kernels::MoveFunction reduce_ = nullptr;
   kernels::PairFunction reduce_pair_ = nullptr;
   std::size_t lanes_done_ = 0;
+  bool by_slots_ = false;    // else by lines
   bool multiplies_ = false;  // pre_mul_sum
   bool is_whole_ = false;
   bool needs_progress_ = false;
   int stranger_ = -1;
   std::vector<const std::byte*> arrived_;  // of the act at hand, by receive port
   std::vector<const void*> sources_;
-  std::vector<std::byte> staging_;   // a message that leaves
+  std::vector<void*> targets_;
+  std::vector<std::byte> staging_;   // a message that leaves by lines
   std::vector<std::byte> operands_;  // messages of several lines that came in
   std::vector<std::byte> product_;   // of the own operand with the pre-op, as peers receive theirs
 };

@@ -1,13 +1,14 @@
-#include "lib/exec/line_run.h"
+#include "lib/exec/short_run.h"
 
 #include <algorithm>
 
 namespace gyre::exec {
 using transport::copy_within_line;
+using transport::MessageState;
 
 // ------------------------------------------------------------------------------ the list of acts
 
-void LineRun::bind(const BoundPlan& bound, const Call& call) {
+void ShortRun::bind(const BoundPlan& bound, const Call& call) {
   geometry_ = call.geometry;
   base_ = {};
   base_[static_cast<std::size_t>(plan::Buffer::scratch)] = call.scratch;
@@ -19,6 +20,7 @@ void LineRun::bind(const BoundPlan& bound, const Call& call) {
   reduce_pair_ = call.op == ReduceOp::pre_mul_sum || call.divisor != 1
                      ? nullptr
                      : kernels::find_pair(call.type, call.op);
+  by_slots_ = call.protocol != Protocol::line;
   multiplies_ = call.op == ReduceOp::pre_mul_sum;
   rank_ = bound.rank;
   needs_progress_ = false;
@@ -31,7 +33,7 @@ void LineRun::bind(const BoundPlan& bound, const Call& call) {
   is_whole_ = true;
   const std::uint64_t rounds = plan::rounds(geometry_);
   for (std::size_t i = 0; i < lane_count_; ++i) {
-    LineLane& lane = lanes_[i];
+    ShortLane& lane = lanes_[i];
     lane.ends = &bound.lanes[i];
     lane.cursor = plan::Cursor(lane.ends->lane, geometry_, rounds);
     fill(lane);
@@ -44,16 +46,16 @@ void LineRun::bind(const BoundPlan& bound, const Call& call) {
   for (std::size_t i = 0; i < lane_count_; ++i) find_short(lanes_[i]);
 }
 
-void LineRun::begin_lists() {
+void ShortRun::begin_lists() {
   for (std::size_t i = 0; i < lane_count_; ++i) {
-    LineLane& lane = lanes_[i];
+    ShortLane& lane = lanes_[i];
     lane.cursor = plan::Cursor(lane.ends->lane, geometry_, plan::rounds(geometry_));
     fill(lane);
     find_short(lane);
   }
 }
 
-void LineRun::fill(LineLane& lane) {
+void ShortRun::fill(ShortLane& lane) {
   lane.acts.clear();
   lane.parts.clear();
   lane.send.clear();
@@ -62,9 +64,9 @@ void LineRun::fill(LineLane& lane) {
     add_act(lane, lane.cursor.move());
 }
 
-void LineRun::add_act(LineLane& lane, const plan::Move& move) {
+void ShortRun::add_act(ShortLane& lane, const plan::Move& move) {
   const plan::Step& step = *move.step;
-  LineAct act;
+  ShortAct act;
   act.bytes = static_cast<std::uint32_t>(move.bytes);
   act.lines = transport::lines_for(move.bytes);
   act.receive_first = static_cast<std::uint32_t>(lane.receive.size());
@@ -87,23 +89,24 @@ void LineRun::add_act(LineLane& lane, const plan::Move& move) {
                           piece.message_offset, piece.local_offset, piece.store_offset});
   const std::uint32_t sources = act.receive_count + (act.own_place != no_operand ? 1 : 0);
   lane.acts.push_back(act);
-  if (staging_.size() < act.bytes) staging_.resize(act.bytes);
-  if (act.lines > 1 && operands_.size() < std::size_t{act.receive_count} * act.bytes)
+  if (!by_slots_ && staging_.size() < act.bytes) staging_.resize(act.bytes);
+  if (!by_slots_ && act.lines > 1 && operands_.size() < std::size_t{act.receive_count} * act.bytes)
     operands_.resize(std::size_t{act.receive_count} * act.bytes);
   if (arrived_.size() < act.receive_count) arrived_.resize(act.receive_count);
   if (sources_.size() < sources) sources_.resize(sources);
+  if (targets_.size() < act.send_count + 1U) targets_.resize(act.send_count + 1U);
   if (multiplies_ && product_.size() < act.bytes) product_.resize(act.bytes);
 }
 
 // Once the list is as it stays.
-void LineRun::find_short(LineLane& lane) const {
-  for (LineAct& act : lane.acts) {
+void ShortRun::find_short(ShortLane& lane) const {
+  for (ShortAct& act : lane.acts) {
     const bool has_own = act.own_place != no_operand;
     const bool is_changed = multiplies_ || (act.finishes && divisor_ != 1);
     act.elements = act.bytes / element_bytes_;
     const bool is_pair = has_own && act.receive_count == 1;
-    if (act.lines != 1 || act.part_count != 1 || act.receive_count > 1 || act.send_count > 1 ||
-        is_changed || (!has_own && act.receive_count == 0) ||
+    if (by_slots_ || act.lines != 1 || act.part_count != 1 || act.receive_count > 1 ||
+        act.send_count > 1 || is_changed || (!has_own && act.receive_count == 0) ||
         (is_pair && (reduce_pair_ == nullptr || act.elements > kernels::max_pair_elements)))
       continue;
     if (is_pair)
@@ -120,15 +123,15 @@ void LineRun::find_short(LineLane& lane) const {
 }
 
 // A rank may meet itself: what it sends and takes is then a copy.
-void LineRun::find_copies(LineLane& lane) const {
+void ShortRun::find_copies(ShortLane& lane) const {
   const auto is_own = [&](const auto* port) { return rank_ >= 0 && port->peer == rank_; };
   for (std::size_t i = 0; i < lane.acts.size(); ++i) {
-    const LineAct sent = lane.acts[i];
+    const ShortAct sent = lane.acts[i];
     if (sent.send_count != 1 || sent.receive_count != 0 || sent.part_count != 1 ||
         sent.store != plan::Buffer::none || multiplies_ || !is_own(lane.send[sent.send_first]))
       continue;
     const auto taken = std::find_if(lane.acts.begin() + static_cast<std::ptrdiff_t>(i),
-                                    lane.acts.end(), [&](const LineAct& one) {
+                                    lane.acts.end(), [&](const ShortAct& one) {
                                       return one.receive_count == 1 && one.send_count == 0 &&
                                              one.local == plan::Buffer::none &&
                                              one.part_count == 1 && one.bytes == sent.bytes &&
@@ -145,7 +148,7 @@ void LineRun::find_copies(LineLane& lane) const {
 
 // Whether a message of the caller's input may leave before an act, as that neither changes what it
 // says (in place, a chunk of the output may lie there) nor sends on its link.
-bool LineRun::may_swap(const LineLane& lane, const LineAct& before, const LineAct& send) {
+bool ShortRun::may_swap(const ShortLane& lane, const ShortAct& before, const ShortAct& send) {
   if (before.send_count > 0 && before.receive_count == 0) return false;
   for (std::uint32_t i = 0; i < before.send_count; ++i)
     for (std::uint32_t k = 0; k < send.send_count; ++k)
@@ -158,19 +161,25 @@ bool LineRun::may_swap(const LineLane& lane, const LineAct& before, const LineAc
   return true;
 }
 
+// The lines, or else the slots, that a call takes of a link.
+std::uint64_t ShortRun::room_taken(const ShortLane& lane, const SendPort& port) const {
+  std::uint64_t room = 0;
+  for (const ShortAct& act : lane.acts)
+    for (std::uint32_t i = 0; i < act.send_count; ++i)
+      if (lane.send[act.send_first + i] == &port) room += by_slots_ ? 1 : act.lines;
+  return room;
+}
+
 // What a rank has from the beginning it tells all peers before it waits for any. Never more on a
-// link than half of its lines: then no message of this call waits for room that only this call
-// makes.
-void LineRun::send_early(LineLane& lane) const {
+// link than half of its lines, or than its slots: then no message of this call waits for room that
+// only this call makes. (Half, since lines are released in quarters.)
+void ShortRun::send_early(ShortLane& lane) const {
   for (const SendPort* port : lane.send) {
-    std::uint64_t lines = 0;
-    for (const LineAct& act : lane.acts)
-      for (std::uint32_t i = 0; i < act.send_count; ++i)
-        if (lane.send[act.send_first + i] == port) lines += act.lines;
-    if (lines > port->lines.view().shape.line_count / 2) return;
+    const transport::FifoShape& shape = port->slots.view().shape;
+    if (room_taken(lane, *port) > (by_slots_ ? shape.slot_count : shape.line_count / 2)) return;
   }
   for (std::size_t i = 1; i < lane.acts.size(); ++i) {
-    const LineAct& act = lane.acts[i];
+    const ShortAct& act = lane.acts[i];
     if (act.receive_count > 0 || act.send_count == 0 || act.local != plan::Buffer::input ||
         act.store != plan::Buffer::none)
       continue;
@@ -181,7 +190,7 @@ void LineRun::send_early(LineLane& lane) const {
 
 // ------------------------------------------------------------------------------ one call
 
-LineRun::State LineRun::advance() {
+ShortRun::State ShortRun::advance() {
   bool moved = false;
   for (std::size_t i = 0; i < lane_count_; ++i)
     if (!lanes_[i].is_done) moved |= run_lane(lanes_[i]);
@@ -191,9 +200,9 @@ LineRun::State LineRun::advance() {
   return moved ? State::moved : State::blocked;
 }
 
-[[gnu::always_inline]] inline bool LineRun::run_lane(LineLane& lane) {
-  const LineAct* const begin = lane.at;
-  const LineAct* act = begin;
+[[gnu::always_inline]] inline bool ShortRun::run_lane(ShortLane& lane) {
+  const ShortAct* const begin = lane.at;
+  const ShortAct* act = begin;
   bool refilled = false;
   while (true) {
     if (act == lane.end) {
@@ -217,7 +226,7 @@ LineRun::State LineRun::advance() {
 }
 
 // Whether all is done; else the next list is there.
-bool LineRun::end_list(LineLane& lane) {
+bool ShortRun::end_list(ShortLane& lane) {
   lane.at = lane.end;
   if (lane.cursor.done()) {
     lane.is_done = true;
@@ -229,27 +238,40 @@ bool LineRun::end_list(LineLane& lane) {
   return false;
 }
 
-bool LineRun::is_ready(LineLane& lane, const LineAct& act) {
-  using Seen = transport::LineReader::State;
+// Whether the message that the act takes from a port is here.
+MessageState ShortRun::look_at(ReceivePort& port, const ShortAct& act) const {
+  if (!by_slots_) return port.lines.poll_lines(act.lines, signature_);
+  const MessageState seen = port.slots.look(signature_);
+  if (seen != MessageState::here) return seen;
+  const transport::SlotHeader note = port.slots.note();
+  const bool is_whole = note.bytes == act.bytes && note.delivery == transport::DeliveryMode::staged;
+  return is_whole ? MessageState::here : MessageState::other_call;
+}
+
+bool ShortRun::may_send(SendPort& port, const ShortAct& act) const {
+  return by_slots_ ? port.slots.has_credit() : port.lines.has_credit(act.lines);
+}
+
+bool ShortRun::is_ready(ShortLane& lane, const ShortAct& act) {
   for (std::uint32_t i = 0; i < act.receive_count; ++i) {
     ReceivePort& port = *lane.receive[act.receive_first + i];
-    const Seen seen = port.lines.poll_lines(act.lines, signature_);
-    if (seen == Seen::here) continue;
-    if (seen == Seen::other_call) stranger_ = port.peer;
+    const MessageState seen = look_at(port, act);
+    if (seen == MessageState::here) continue;
+    if (seen == MessageState::other_call) stranger_ = port.peer;
     lane.awaited_send = nullptr;
     lane.awaited_receive = &port;
     return false;
   }
   for (std::uint32_t i = 0; i < act.send_count; ++i) {
     SendPort& port = *lane.send[act.send_first + i];
-    if (port.lines.has_credit(act.lines)) continue;
+    if (may_send(port, act)) continue;
     lane.awaited_send = &port;
     return false;
   }
   return true;
 }
 
-[[gnu::always_inline]] inline void LineRun::carry_out_short(const LineAct& act) {
+[[gnu::always_inline]] inline void ShortRun::carry_out_short(const ShortAct& act) {
   const std::byte* const own = base_[static_cast<std::size_t>(act.local)] + act.own_offset;
   std::byte* const store = base_[static_cast<std::size_t>(act.store)] + act.store_offset;
   std::byte* const target = act.give != nullptr ? act.give->place() : store;
@@ -276,20 +298,49 @@ bool LineRun::is_ready(LineLane& lane, const LineAct& act) {
   if (act.take != nullptr) act.take->release_lines(1);
 }
 
-void LineRun::carry_out(const LineLane& lane, const LineAct& act) {
-  for (std::uint32_t i = 0; i < act.receive_count; ++i)
-    arrived_[i] = lane.receive[act.receive_first + i]->lines.read(
-        act.bytes, act.lines > 1 ? operands_.data() + std::size_t{i} * act.bytes : nullptr);
+void ShortRun::carry_out(const ShortLane& lane, const ShortAct& act) {
+  for (std::uint32_t i = 0; i < act.receive_count; ++i) {
+    const ReceivePort& port = *lane.receive[act.receive_first + i];
+    std::byte* const operand =
+        act.lines > 1 ? operands_.data() + std::size_t{i} * act.bytes : nullptr;
+    arrived_[i] = by_slots_ ? port.slots.place() : port.lines.read(act.bytes, operand);
+  }
   for (std::uint32_t i = 0; i < act.part_count; ++i)
-    reduce_part(act, lane.parts[act.part_first + i]);
+    reduce_part(lane, act, lane.parts[act.part_first + i]);
+  send_and_release(lane, act);
+}
+
+void ShortRun::send_and_release(const ShortLane& lane, const ShortAct& act) const {
+  for (std::uint32_t i = 0; i < act.send_count; ++i) {
+    SendPort& port = *lane.send[act.send_first + i];
+    if (by_slots_)
+      port.slots.commit(act.bytes, transport::message_flag(port.slots.tail() + 1, signature_),
+                        transport::DeliveryMode::staged);
+    else
+      port.lines.write(staging_.data(), act.bytes, signature_);
+  }
+  for (std::uint32_t i = 0; i < act.receive_count; ++i) {
+    ReceivePort& port = *lane.receive[act.receive_first + i];
+    if (by_slots_)
+      port.slots.release();
+    else
+      port.lines.release_lines(act.lines);
+  }
+}
+
+// Where a part of the message that peers get is made: in each one's slot, or once for all lines.
+std::uint32_t ShortRun::add_sent(const ShortLane& lane, const ShortAct& act,
+                                 const ChunkPart& part) {
+  if (act.send_count == 0) return 0;
+  targets_[0] = staging_.data() + part.message_offset;
+  if (!by_slots_) return 1;
   for (std::uint32_t i = 0; i < act.send_count; ++i)
-    lane.send[act.send_first + i]->lines.write(staging_.data(), act.bytes, signature_);
-  for (std::uint32_t i = 0; i < act.receive_count; ++i)
-    lane.receive[act.receive_first + i]->lines.release_lines(act.lines);
+    targets_[i] = lane.send[act.send_first + i]->slots.place() + part.message_offset;
+  return act.send_count;
 }
 
 // Sources in rank order, the own one at its sorted place; targets: what peers get, then what stays.
-void LineRun::reduce_part(const LineAct& act, const ChunkPart& part) {
+void ShortRun::reduce_part(const ShortLane& lane, const ShortAct& act, const ChunkPart& part) {
   kernels::MoveOperands move;
   if (act.finishes) move.divisor = divisor_;
   for (std::uint32_t i = 0; i <= act.receive_count; ++i) {
@@ -297,15 +348,14 @@ void LineRun::reduce_part(const LineAct& act, const ChunkPart& part) {
     if (i < act.receive_count) sources_[move.source_count++] = arrived_[i] + part.message_offset;
   }
   const bool changes = move.source_count != 1 || move.pre_source >= 0 || move.divisor != 1;
-  void* targets[2];
-  if (act.send_count > 0) targets[move.target_count++] = staging_.data() + part.message_offset;
+  move.target_count = add_sent(lane, act, part);
   if (act.store != plan::Buffer::none) {
     std::byte* const place = base_[static_cast<std::size_t>(act.store)] + part.store_offset;
-    if (changes || place != sources_[0]) targets[move.target_count++] = place;
+    if (changes || place != sources_[0]) targets_[move.target_count++] = place;
   }
   if (move.target_count == 0) return;
   move.sources = sources_.data();
-  move.targets = targets;
+  move.targets = targets_.data();
   move.count = changes ? part.bytes / element_bytes_ : part.bytes;
   move.pre_scalar = pre_scalar_;
   if (changes)
@@ -315,8 +365,8 @@ void LineRun::reduce_part(const LineAct& act, const ChunkPart& part) {
 }
 
 // A peer gets this rank's product rounded to the type; kept wider here, ranks would differ in bits.
-const std::byte* LineRun::own_operand(const LineAct& act, const ChunkPart& part,
-                                      kernels::MoveOperands& move) {
+const std::byte* ShortRun::own_operand(const ShortAct& act, const ChunkPart& part,
+                                       kernels::MoveOperands& move) {
   const std::byte* const own = base_[static_cast<std::size_t>(act.local)] + part.local_offset;
   if (act.local != plan::Buffer::input || pre_scalar_ == nullptr) return own;
   if (act.receive_count == 0 || !is_float(type_) || element_bytes_ >= 4) {
@@ -339,18 +389,18 @@ const std::byte* LineRun::own_operand(const LineAct& act, const ChunkPart& part,
 
 // ------------------------------------------------------------------------------ while it waits
 
-bool LineRun::could_move() {
+bool ShortRun::could_move() {
   for (std::size_t i = 0; i < lane_count_; ++i) {
-    LineLane& lane = lanes_[i];
+    ShortLane& lane = lanes_[i];
     const bool stands = !lane.is_done && lane.at != lane.end;
     if (stands && (is_ready(lane, *lane.at) || stranger_ >= 0)) return true;
   }
   return false;
 }
 
-Blocked LineRun::blocked() const {
+Blocked ShortRun::blocked() const {
   for (std::size_t i = 0; i < lane_count_; ++i) {
-    const LineLane& lane = lanes_[i];
+    const ShortLane& lane = lanes_[i];
     if (lane.is_done) continue;
     const std::uint32_t chunk = lane.at != lane.end ? lane.at->first_chunk : std::uint32_t{0};
     if (lane.awaited_send != nullptr)
