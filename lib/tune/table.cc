@@ -6,16 +6,19 @@ namespace {
 using plan::Protocol;
 
 // Measured with bench/compare/settings.py on two cores that share their last-level cache, with 2, 4
-// and 8 ranks (bench/results/settings.jsonl). Where memory reaches, buffers that peers can map are
-// lent from the size on at which that is faster than two copies; those that they cannot map lose
-// little by being offered. Up to 16 ranks everybody talks to everybody, which takes one or two
-// hops; what holds beyond is reasoned: links per rank grow with log n or stay at two.
+// and 8 ranks (bench/results/settings.jsonl). Where memory reaches, a message of more than two
+// lines goes through a slot. Buffers that peers can map are lent from the size on at which that is
+// faster than two copies; those that they cannot map lose little by being offered. A link has 128
+// lines and 4 slots: with more ranks than cores, rooted calls follow closely by lines. Up to 16
+// ranks everybody talks to everybody, which takes one or two hops; what holds beyond is reasoned:
+// links per rank grow with log n or stay at two.
 constexpr Row all_reduce_rows[] = {
-    {true, 512, 16, "oneshot", Protocol::line},
+    {true, 128, 16, "oneshot", Protocol::line},
     {true, 8 << 10, 4, "oneshot", Protocol::simple},
     {true, 4 << 10, 16, "oneshot", Protocol::simple},
-    {true, 2 << 10, any_ranks, "doubling", Protocol::line},
+    {true, 16 << 10, 16, "twoshot", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, 512, any_ranks, "doubling", Protocol::line},
     {true, 64 << 10, any_ranks, "doubling", Protocol::simple},
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
     {false, 8 << 10, 4, "oneshot", Protocol::simple},
@@ -30,10 +33,10 @@ constexpr Row all_reduce_rows[] = {
 };
 
 constexpr Row scattered_rows[] = {
-    {true, 512, 16, "twoshot", Protocol::line},
-    {true, 2 << 10, 16, "twoshot", Protocol::simple},
-    {true, 2 << 10, 64, "window", Protocol::line},
+    {true, 128, 16, "twoshot", Protocol::line},
+    {true, 16 << 10, 16, "twoshot", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
+    {true, 512, 64, "window", Protocol::line},
     {true, 64 << 10, any_ranks, "window", Protocol::simple},
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
     {false, 512 << 10, 16, "twoshot", Protocol::simple},
@@ -43,9 +46,10 @@ constexpr Row scattered_rows[] = {
 
 // Through slots a root, or who is far from one, need not wait: many small calls follow closely.
 constexpr Row broadcast_rows[] = {
-    {true, 512, any_ranks, "binomial", Protocol::line},
-    {true, 2 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, 128, 2, "binomial", Protocol::line},
+    {true, 8 << 10, 2, "twoshot", Protocol::simple},
     {true, any_bytes, 2, "twoshot", Protocol::direct},
+    {true, 512, any_ranks, "binomial", Protocol::line},
     {true, 16 << 10, any_ranks, "binomial", Protocol::simple},
     {true, any_bytes, 16, "star", Protocol::direct},
     {true, any_bytes, any_ranks, "chain", Protocol::simple},
@@ -54,10 +58,11 @@ constexpr Row broadcast_rows[] = {
 };
 
 constexpr Row reduce_rows[] = {
+    {true, 128, 2, "binomial", Protocol::line},
+    {true, 32 << 10, 2, "binomial", Protocol::simple},
     {true, 512, any_ranks, "binomial", Protocol::line},
-    {true, 4 << 10, any_ranks, "binomial", Protocol::simple},
+    {true, 32 << 10, any_ranks, "binomial", Protocol::simple},
     {true, 128 << 10, 4, "star", Protocol::direct},
-    {true, 16 << 10, any_ranks, "binomial", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, any_bytes, any_ranks, "chain", Protocol::simple},
     {false, 256 << 10, any_ranks, "binomial", Protocol::simple},
@@ -65,7 +70,8 @@ constexpr Row reduce_rows[] = {
 };
 
 constexpr Row all_to_all_rows[] = {
-    {true, 1 << 10, any_ranks, "pairwise", Protocol::line},
+    {true, 256, any_ranks, "pairwise", Protocol::line},
+    {true, 32 << 10, any_ranks, "pairwise", Protocol::simple},
     {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
     {false, any_bytes, 4, "pairwise", Protocol::simple},
     {false, 64 << 10, any_ranks, "bruck", Protocol::simple},
@@ -73,7 +79,10 @@ constexpr Row all_to_all_rows[] = {
 };
 
 constexpr Row linear_rows[] = {
+    {true, 512, 2, "linear", Protocol::line},
+    {true, 64 << 10, 2, "linear", Protocol::simple},
     {true, 2 << 10, any_ranks, "linear", Protocol::line},
+    {true, 64 << 10, any_ranks, "linear", Protocol::simple},
     {true, any_bytes, any_ranks, "linear", Protocol::direct},
     {false, any_bytes, any_ranks, "linear", Protocol::simple},
 };
