@@ -56,7 +56,7 @@ def candidates(options, transport):
             found.append(Gyre(options.build, program, text, settings, options.memory))
         return found
     # The programs' own calls keep their choice.
-    only = COLLECTIVES[options.collective].replace("_", "") + ":"
+    only = options.collective.replace("_", "") + ":"
     for algorithm in algorithms_for(options.build, options.collective):
         for protocol in PROTOCOLS[transport]:
             found.append(Gyre(options.build, program, f"{algorithm}/{protocol}",

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, sys.argv.pop(1))
 import one_way  # noqa: E402
@@ -84,6 +85,15 @@ class Compare(unittest.TestCase):
             series.add([{"bytes": 8, "in_place": False, "p50_us": time_us, "p99_us": time_us}])
         found = settings.ranked({"slow": slow, "absent": absent, "fast": fast}, (8, False))
         self.assertEqual(found, [(3, "fast"), (9, "slow")])
+
+    def test_a_setting_is_for_the_collective_alone(self):
+        asked = argparse.Namespace(build="build", collective="all_gather", tried=None,
+                                   line_most=32 << 10, memory="malloc")
+        with unittest.mock.patch.object(settings, "algorithms_for", return_value=["ring"]):
+            found = settings.candidates(asked, "tcp")
+        self.assertEqual([one.name for one in found], ["plain", "ring/Simple"])
+        self.assertEqual(found[1].settings,
+                         {"GYRE_ALGO": "allgather:ring", "GYRE_PROTO": "allgather:Simple"})
 
     def test_a_program_that_fails_is_quoted(self):
         said = rounds.run_program(["sh", "-c", "echo reason; exit 3"], dict(os.environ), 60)
