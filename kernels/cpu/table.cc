@@ -118,13 +118,14 @@ void copy_move(const MoveOperands& move, InstructionSet set) {
 
 void copy_move(const MoveOperands& move) { copy_move(move, best_instruction_set()); }
 
-void copy_move(const void* source, void* target, std::uint64_t bytes) {
+void copy_move(const void* source, void* target, std::uint64_t bytes, bool streamed) {
   MoveOperands move;
   move.sources = &source;
   move.source_count = 1;
   move.targets = &target;
   move.target_count = 1;
   move.count = bytes;
+  move.streamed = streamed ? 1 : 0;
   copy_move(move);
 }
 

@@ -299,8 +299,7 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   call.op = request.op;
   call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(state_.size) : 1;
   call.protocol = bound.chosen.choice.protocol;
-  // Past the cache only what would push everything else out of it: several times the second level.
-  call.streamed = call.output_bytes >= 16ULL << 20;
+  call.streamed = exec::is_streamed(call.output_bytes);
   bound.signature = signature_of(request);
   bind_run(bound);
   bound.made_for = record;

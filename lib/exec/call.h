@@ -1,6 +1,7 @@
 // A collective as the host's executor takes it: a plan whose links are joined, and one call of it.
 #pragma once
 
+#include "kernels/cpu/move.h"
 #include "lib/base/element.h"
 #include "lib/exec/port.h"
 #include "lib/exec/work_stealing.h"
@@ -34,6 +35,9 @@ struct BoundPlan {
   bool direct = false;               // messages may stay in user buffers
   bool direct_in_place = false;      // even if input and output are one buffer
 };
+
+// Whether an output of so many bytes leaves past the cache.
+constexpr bool is_streamed(std::uint64_t bytes) { return bytes >= kernels::min_streamed_bytes; }
 
 struct Call {
   plan::Geometry geometry;

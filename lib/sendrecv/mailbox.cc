@@ -121,7 +121,8 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
                   fmt::format("rank {} sent more bytes than it announced", peer_))
         .blame({peer_});
   std::byte* const place = place_for(message, part);
-  if (part > 0) kernels::copy_move(port_.slots.place() + offset, place, part);
+  const bool is_streamed = message.head.bytes >= kernels::min_streamed_bytes;
+  if (part > 0) kernels::copy_move(port_.slots.place() + offset, place, part, is_streamed);
   message.here += part;
   port_.slots.release();
   if (message.here < message.head.bytes) return {};
