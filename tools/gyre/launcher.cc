@@ -29,7 +29,7 @@ namespace {
 
 // After a rank has failed the others have a moment to say what they saw of it, then SIGTERM, then
 // SIGKILL: all are gone within two seconds. What does not end then hangs in the kernel.
-constexpr std::int64_t word_ns = 250 * ns_per_ms;
+constexpr std::int64_t word_ns = ns_per_s / 2;
 constexpr std::int64_t grace_ns = ns_per_s;
 constexpr std::int64_t kernel_ns = 2 * ns_per_s;
 // How long a process that left its rank's group may hold the rank's output open.
