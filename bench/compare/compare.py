@@ -15,6 +15,7 @@ import datetime
 import difflib
 import json
 import os
+import signal
 import sys
 
 import compare_chart
@@ -236,6 +237,8 @@ def main():
         print("tools/gyre bench/compare/gyre_ranks bench/compare/bare_ranks "
               "bench/compare/raw_ranks")
         return 0
+    # As Ctrl+C: the libraries' ranks are ended below.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     say = Progress()
     jobs, bare, absent = start(options, say)
     say.clear()
