@@ -11,6 +11,7 @@ reads, through the caches and past them (cache, bypass), and a copy from and to 
 slow_rounds.py has the rule by which slow rounds are left out.
 """
 import argparse
+import contextlib
 import datetime
 import difflib
 import json
@@ -192,8 +193,9 @@ class Progress:
             print("\r\033[K", end="", file=self.stream, flush=True)
 
 
-def start(options, say):
-    """({name: job}, the bare job, {name: why it is absent}); Gyre's job comes first."""
+def start(options, say, started):
+    """({name: job}, the bare job, {name: why it is absent}); Gyre's job comes first. `started`, an
+    ExitStack, ends each job."""
     how = contenders.Start(options.ranks, options.transport,
                            options.ranks > len(options.cores), None)
     largest = max(options.sizes)
@@ -215,6 +217,7 @@ def start(options, say):
         try:
             contender.prepare(options.build)
             job = RankJob(contender, how, own)
+            started.callback(job.end)
         except (contenders.Absent, JobFailed, OSError) as reason:
             absent[contender.name] = str(reason)
             continue
@@ -240,9 +243,9 @@ def main():
     # As Ctrl+C: the libraries' ranks are ended below.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     say = Progress()
-    jobs, bare, absent = start(options, say)
-    say.clear()
-    try:
+    with contextlib.ExitStack() as started:
+        jobs, bare, absent = start(options, say, started)
+        say.clear()
         for name, reason in absent.items():
             print(f"{name} is left out: {reason}", file=sys.stderr)
         if "gyre" not in jobs or bare is None:
@@ -251,10 +254,6 @@ def main():
         measurement = Measurement(jobs, bare, options, say)
         measurement.run(rows_of(options), options.rounds)
         say.clear()
-    finally:
-        for job in [*jobs.values(), bare]:
-            if job is not None:
-                job.end()
     usual = measurement.usual()
     summaries = {row: Summary(figures, usual) for row, figures in measurement.figures.items()}
     compare_table.show(summaries, measurement, versions, options)
