@@ -33,6 +33,11 @@ std::uint32_t element_of(int rank, std::uint64_t index, std::uint64_t seed) {
   return static_cast<std::uint32_t>(hash >> 20);
 }
 
+ReduceOp op_for(std::uint64_t count) {
+  constexpr ReduceOp ops[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::pre_mul_sum};
+  return ops[count % 3];
+}
+
 class CallsOfOne {
  public:
   CallsOfOne(const Job& job, const Case& one, std::uint64_t sequence, std::uint64_t seed)
@@ -116,9 +121,7 @@ TEST_CASE("every plan gives the sum on every rank, over every protocol", "[exec]
     // Several calls over the same fifos, one after the other, of different sizes and ops.
     // Those of 3 and 9 are sums that fit a line, with two sources or more.
     for (std::uint64_t count : {0ULL, 1ULL, 2ULL, 3ULL, 9ULL, 17ULL, 1009ULL, 5000ULL}) {
-      const ReduceOp op = count % 3 == 0   ? ReduceOp::sum
-                          : count % 3 == 1 ? ReduceOp::avg
-                                           : ReduceOp::pre_mul_sum;
+      const ReduceOp op = op_for(count);
       CAPTURE(algorithm, plan::protocol_name(protocol), ranks, count, in_place);
       const Case one{algorithm, protocol, ranks, count, in_place, op, depth};
       CallsOfOne calls(job, one, ++sequence, count);
@@ -139,9 +142,7 @@ TEST_CASE("short runs give the sum through slots, beside ranks that carry out la
     std::mt19937_64 random(static_cast<std::uint64_t>(ranks));
     std::uint64_t sequence = 0;
     for (std::uint64_t count : {0ULL, 1ULL, 2ULL, 3ULL, 100ULL, 257ULL, 1009ULL, 5000ULL}) {
-      const ReduceOp op = count % 3 == 0   ? ReduceOp::sum
-                          : count % 3 == 1 ? ReduceOp::avg
-                                           : ReduceOp::pre_mul_sum;
+      const ReduceOp op = op_for(count);
       CAPTURE(algorithm, ranks, count, in_place, launching);
       const Case one{algorithm, plan::Protocol::simple, ranks, count, in_place, op, 4};
       CallsOfOne calls(job, one, ++sequence, count);
