@@ -301,17 +301,18 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   call.protocol = bound.chosen.choice.protocol;
   call.streamed = exec::is_streamed(call.output_bytes);
   bound.signature = signature_of(request);
-  bind_run(bound);
+  bind_run(bound, request.tables == nullptr);
   bound.made_for = record;
   if (request.tables != nullptr) bound.made_for.sequence = 0;
   repeatable_.note_use(repeatable_.at(place_of(bound)));
   return {};
 }
 
-// All calls by lines have a run, and those by slots that need nothing else.
-void HostBackend::bind_run(BoundCall& bound) {
+// All calls by lines have a run, and those by slots that need nothing else and may come again.
+void HostBackend::bind_run(BoundCall& bound, bool comes_again) {
   exec::Call& call = bound.call;
-  if (call.protocol == plan::Protocol::direct || call.streamed) return;
+  const bool by_slots = call.protocol == plan::Protocol::simple && comes_again && !call.streamed;
+  if (call.protocol != plan::Protocol::line && !by_slots) return;
   bound.run.bind(bound.plan->bound, call);
   if (call.protocol == plan::Protocol::line || bound.run.is_self_sufficient())
     call.short_run = &bound.run;

@@ -130,7 +130,7 @@ class HostBackend final : public Backend {
     return static_cast<std::size_t>(&one - bound_calls_.data());
   }
   BoundCall& oldest();
-  static void bind_run(BoundCall& bound);
+  static void bind_run(BoundCall& bound, bool comes_again);
 
   CommunicatorState& state_;
   const Services& services_;

@@ -301,9 +301,9 @@ bool ShortRun::is_ready(ShortLane& lane, const ShortAct& act) {
 void ShortRun::carry_out(const ShortLane& lane, const ShortAct& act) {
   for (std::uint32_t i = 0; i < act.receive_count; ++i) {
     const ReceivePort& port = *lane.receive[act.receive_first + i];
-    std::byte* const operand =
-        act.lines > 1 ? operands_.data() + std::size_t{i} * act.bytes : nullptr;
-    arrived_[i] = by_slots_ ? port.slots.place() : port.lines.read(act.bytes, operand);
+    const bool needs_room = !by_slots_ && act.lines > 1;
+    std::byte* const room = needs_room ? operands_.data() + std::size_t{i} * act.bytes : nullptr;
+    arrived_[i] = by_slots_ ? port.slots.place() : port.lines.read(act.bytes, room);
   }
   for (std::uint32_t i = 0; i < act.part_count; ++i)
     reduce_part(lane, act, lane.parts[act.part_first + i]);

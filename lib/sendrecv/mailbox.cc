@@ -1,6 +1,7 @@
 #include "lib/sendrecv/mailbox.h"
 
 #include "kernels/cpu/move.h"
+#include "lib/exec/call.h"
 #include "lib/sendrecv/inline_message.h"
 
 #include <fmt/core.h>
@@ -121,7 +122,7 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
                   fmt::format("rank {} sent more bytes than it announced", peer_))
         .blame({peer_});
   std::byte* const place = place_for(message, part);
-  const bool is_streamed = message.head.bytes >= kernels::min_streamed_bytes;
+  const bool is_streamed = exec::is_streamed(message.head.bytes);
   if (part > 0) kernels::copy_move(port_.slots.place() + offset, place, part, is_streamed);
   message.here += part;
   port_.slots.release();
