@@ -76,6 +76,9 @@ std::vector<Setting> settings_of_ways() {
        "address family of sockets"},
       {"GYRE_TCP_SECURITY", S::Keyword{&Settings::tcp_security, {"ticket", "tls"}},
        "ticket: a data connection begins with a one-time ticket; tls: it is also encrypted"},
+      {"GYRE_TCP_SOCKETS", S::Integer{&Settings::tcp_sockets, 1, 8},
+       "sockets of a tcp connection, over the interfaces that GYRE_SOCKET_IFNAME names, in turn; a "
+       "faster one carries more. The same on all ranks"},
       {"GYRE_TOPO_FILE", S::Text{&Settings::topology_file},
        "file that says what this host is made of, where the kernel's files do not: XML of hwloc or "
        "of NCCL (gyre topo --file shows it)"},

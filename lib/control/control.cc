@@ -46,7 +46,7 @@ class ControlThreadState final : private LinkTaker {
   Status open(const Settings& settings);
   // The control thread from here.
   Status serve();
-  Result<std::string> listen_for(Audience audience, const Settings& settings) {
+  Result<std::vector<std::string>> listen_for(Audience audience, const Settings& settings) {
     return listener_.listen_for(audience, settings);
   }
   // The job of this key, made if it is new; `root` as for Job.
@@ -140,14 +140,15 @@ Result<OpenJob*> ControlThreadState::job(const std::shared_ptr<const trust::Sess
     if (!found->second->job.is_spent()) return found->second.get();
     drop(found);
   }
-  std::string address;
+  std::vector<std::string> addresses;
   if (audience == Audience::any_host) {
     auto listens = listener_.listen_for(audience, settings);
     if (!listens.ok())
       return std::move(listens).status().while_doing("opening this process's listeners");
-    address = std::move(*listens);
+    addresses = std::move(*listens);
   }
-  auto made = std::make_unique<OpenJob>(*thread_, trunks_, self_, address, key, std::move(root));
+  auto made = std::make_unique<OpenJob>(*thread_, trunks_, self_, std::move(addresses), key,
+                                        std::move(root));
   return jobs_.emplace(key->identity, std::move(made)).first->second.get();
 }
 
@@ -415,9 +416,10 @@ Status Plane::end_failed_meetings() {
 
 Result<std::string> Plane::listen_on_this_host(const Settings& settings) {
   GYRE_TRY(check_process());
-  Result<std::string> address = invalid_usage("the control plane has ended");
-  thread().call([&] { address = state_->listen_for(Audience::this_host, settings); });
-  return address;
+  Result<std::vector<std::string>> addresses = invalid_usage("the control plane has ended");
+  thread().call([&] { addresses = state_->listen_for(Audience::this_host, settings); });
+  if (!addresses.ok()) return std::move(addresses).status();
+  return std::move(addresses->front());
 }
 
 Result<Destination> Plane::root_of(const trust::UniqueId& id) const {

@@ -5,7 +5,6 @@
 #include "lib/control/first_words.h"
 #include "lib/trust/address.h"
 #include "lib/trust/derive.h"
-#include "lib/trust/interfaces.h"
 #include "lib/trust/session_key.h"
 
 #include <fmt/core.h>
@@ -49,11 +48,13 @@ bool has_wish(const Settings& settings) {
 }
 
 // A wish holds for both; without one, processes of this host meet at its loopback interface.
-Result<trust::Interface> choose_for(Audience audience, const Settings& settings) {
+Result<std::vector<trust::Interface>> choose_for(Audience audience, const Settings& settings) {
   GYRE_ASSIGN(const auto interfaces, trust::list_interfaces());
   std::string_view wanted = settings.socket_interface;
   if (audience == Audience::this_host && wanted.empty()) wanted = "=lo";
-  return trust::choose_interface(interfaces, wanted, settings.socket_family);
+  const std::int64_t most = audience == Audience::any_host ? settings.tcp_sockets : 1;
+  return trust::choose_interfaces(interfaces, wanted, settings.socket_family,
+                                  static_cast<std::size_t>(most));
 }
 
 }  // namespace
@@ -69,25 +70,37 @@ Status ControlListener::open(const Settings& settings) {
   return {};
 }
 
-Result<std::string> ControlListener::listen_for(Audience audience, const Settings& settings) {
-  for (const ListeningSocket& listener : sockets_)
-    if (listener.by_tcp == audience) return listener.address;
+Result<std::vector<std::string>> ControlListener::listen_for(Audience audience,
+                                                             const Settings& settings) {
+  std::vector<std::string> addresses;
+  const auto list_addresses = [&] {
+    for (const ListeningSocket& listener : sockets_)
+      if (listener.by_tcp == audience) addresses.push_back(listener.address);
+  };
+  list_addresses();
+  if (!addresses.empty()) return addresses;
   const auto chosen = choose_for(audience, settings);
   if (!chosen.ok()) {
     // One host needs no network; but a wish that cannot be met is an error.
     if (has_wish(settings) || audience == Audience::this_host) return chosen.status();
     log_info(Subsystem::net, "no listener for other hosts: {}", chosen.status().message());
-    return std::string();
+    return addresses;
   }
-  GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(chosen->address));
+  for (const trust::Interface& interface : *chosen) GYRE_TRY(listen_at(interface, audience));
+  list_addresses();
+  return addresses;
+}
+
+Status ControlListener::listen_at(const trust::Interface& interface, Audience audience) {
+  GYRE_ASSIGN(FileDescriptor socket, trust::listen_at(interface.address));
   trust::SocketAddress bound;
   bound.length = sizeof bound.storage;
   if (getsockname(socket.get(), bound.get(), &bound.length) != 0)
     return Status::from_errno("getsockname", errno);
   GYRE_TRY(keep({std::move(socket), audience, trust::format_address(bound), {}}));
-  log_info(Subsystem::net, "listening at {} on {}, for {}", sockets_.back().address, chosen->name,
+  log_info(Subsystem::net, "listening at {} on {}, for {}", sockets_.back().address, interface.name,
            audience == Audience::any_host ? "other hosts" : "processes of this host");
-  return sockets_.back().address;
+  return {};
 }
 
 void ControlListener::close_to_other_hosts() {

@@ -12,6 +12,7 @@
 #include "lib/base/settings.h"
 #include "lib/control/control_thread.h"
 #include "lib/control/membership.h"
+#include "lib/trust/interfaces.h"
 #include "lib/trust/secure_session.h"
 #include "lib/trust/tickets.h"
 
@@ -22,6 +23,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gyre::control {
 
@@ -46,8 +48,9 @@ class ControlListener {
 
   // The control thread from here.
   Status serve(FindKey find_key, OnSession on_session);
-  // Where these reach us by TCP: it listens there from now on. Empty: at no interface.
-  Result<std::string> listen_for(Audience audience, const Settings& settings);
+  // Where these reach us by TCP, best first: it listens there from now on. Empty: at no interface.
+  // Other hosts are offered as many interfaces as a connection has sockets, if so many are named.
+  Result<std::vector<std::string>> listen_for(Audience audience, const Settings& settings);
   // No process of another host is expected any more.
   void close_to_other_hosts();
   // A further abstract name that leads here, until it is removed. It may be there already.
@@ -81,6 +84,7 @@ class ControlListener {
   };
 
   Status keep(ListeningSocket socket);
+  Status listen_at(const trust::Interface& interface, Audience audience);
   Status watch_listener(ListeningSocket& listener);
   void accept_some(ListeningSocket& listener);
   bool make_room(std::string_view why);

@@ -18,14 +18,14 @@ namespace gyre::control {
 
 class OpenJob {
  public:
-  // `address`: where other hosts reach this process; empty where none is expected. `root` as for
+  // `addresses`: where other hosts reach this process; none where none is expected. `root` as for
   // Job.
   OpenJob(ControlThread& thread, Trunks& trunks, trust::ProcessIdentity process,
-          const std::string& address, std::shared_ptr<const trust::SessionKey> key,
+          std::vector<std::string> addresses, std::shared_ptr<const trust::SessionKey> key,
           std::optional<Destination> root)
-      : self(shown_at(std::move(process), address)),
+      : self(shown_at(std::move(process), std::move(addresses))),
         job({thread, trunks, *self}, std::move(key), std::move(root)),
-        expects_other_hosts_(!address.empty()) {}
+        expects_other_hosts_(!self->addresses.empty()) {}
 
   bool expects_other_hosts() {
     if (job.seeks_root()) return false;
@@ -42,9 +42,9 @@ class OpenJob {
   std::map<int, ControlThread::Watch> watches;  // by the descriptor
 
  private:
-  static std::shared_ptr<const trust::ProcessIdentity> shown_at(trust::ProcessIdentity process,
-                                                                const std::string& address) {
-    if (!address.empty()) process.addresses = {address};
+  static std::shared_ptr<const trust::ProcessIdentity> shown_at(
+      trust::ProcessIdentity process, std::vector<std::string> addresses) {
+    process.addresses = std::move(addresses);
     return std::make_shared<const trust::ProcessIdentity>(std::move(process));
   }
 

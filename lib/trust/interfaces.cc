@@ -184,9 +184,30 @@ bool is_container_bridge(std::string_view name) {
                              [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+namespace {
+
+bool is_by_name(std::string_view wanted) { return !wanted.empty() && wanted.front() != '^'; }
+
+}  // namespace
+
+Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> interfaces,
+                                                 std::string_view wanted, std::string_view family,
+                                                 std::size_t most) {
+  std::vector<Interface> chosen(1);
+  GYRE_ASSIGN(chosen[0], choose_interface(interfaces, wanted, family));
+  if (!is_by_name(wanted)) return chosen;
+  for (const Interface& each : interfaces) {
+    const bool fits = each.has_carrier && interface_matches(wanted, each.name) &&
+                      each.address.family() == chosen[0].address.family();
+    const bool is_new = std::ranges::find(chosen, each.name, &Interface::name) == chosen.end();
+    if (fits && is_new && chosen.size() < most) chosen.push_back(each);
+  }
+  return chosen;
+}
+
 Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
                                    std::string_view family) {
-  const bool is_named = !wanted.empty() && wanted.front() != '^';
+  const bool is_named = is_by_name(wanted);
   std::vector<const Interface*> fit;
   for (const Interface& each : interfaces)
     if (family_matches(each, family) && (wanted.empty() || interface_matches(wanted, each.name)) &&

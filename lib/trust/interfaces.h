@@ -4,6 +4,7 @@
 #include "lib/base/status.h"
 #include "lib/trust/address.h"
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,11 @@ bool interface_matches(std::string_view wanted, std::string_view name);
 // host, or the first of these if the speed of one is not known. An error names what was there.
 Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view wanted,
                                    std::string_view family);
+// That one, and after it the others that are wanted by their names, in the machine's order: each
+// name once, with addresses of the first's family. `most` of them at most.
+Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> interfaces,
+                                                 std::string_view wanted, std::string_view family,
+                                                 std::size_t most);
 // docker0, virbr0 and the like, by their usual names: other hosts may have the same addresses.
 bool is_container_bridge(std::string_view name);
 

@@ -103,6 +103,12 @@ void choose(fuzz::Input& input) {
   const auto chosen = choose_interface(interfaces, wanted, family);
   GYRE_DEMAND(chosen.ok() == std::ranges::any_of(interfaces, fits));
   if (chosen.ok()) GYRE_DEMAND(fits(*chosen));
+  const auto several = choose_interfaces(interfaces, wanted, family, 2);
+  GYRE_DEMAND(several.ok() == chosen.ok());
+  if (!chosen.ok()) return;
+  GYRE_DEMAND(several->size() <= 2 && several->front().name == chosen->name);
+  GYRE_DEMAND(std::ranges::all_of(*several, fits));
+  GYRE_DEMAND(several->size() == 1 || several->back().name != chosen->name);
 }
 
 }  // namespace

@@ -459,6 +459,32 @@ TEST_CASE("the interface is chosen by the settings' grammar") {
   CHECK(missing.status().message().find("eth1 (192.0.3.2:0)") != std::string_view::npos);
 }
 
+TEST_CASE("further interfaces are those that are wanted by their names") {
+  std::vector<Interface> machine = {
+      interface_of("lo", "127.0.0.1:0", true), interface_of("eth0", "192.0.2.2:0"),
+      interface_of("eth1", "192.0.3.2:0"),     interface_of("eth1", "192.0.3.3:0"),
+      interface_of("eth2", "192.0.4.2:0"),     interface_of("eth1", "[fd00::3]:0"),
+      interface_of("ib0", "[fd00::4]:0")};
+  const auto chosen = [&](std::string_view wanted, std::size_t most) {
+    const auto result = choose_interfaces(machine, wanted, "ANY", most);
+    std::string names;
+    for (const Interface& each : result.ok() ? *result : std::vector<Interface>())
+      names += each.name + " " + format_address(each.address) + ",";
+    return names;
+  };
+  CHECK(chosen("eth", 1) == "eth0 192.0.2.2:0,");
+  CHECK(chosen("eth", 2) == "eth0 192.0.2.2:0,eth1 192.0.3.2:0,");
+  CHECK(chosen("eth", 8) == "eth0 192.0.2.2:0,eth1 192.0.3.2:0,eth2 192.0.4.2:0,");
+  CHECK(chosen("=eth2,eth0", 8) == "eth0 192.0.2.2:0,eth2 192.0.4.2:0,");
+  CHECK(chosen("eth,ib", 8).find("ib0") == std::string::npos);  // of another family
+  CHECK(chosen("ib", 8) == "ib0 [fd00::4]:0,");
+  CHECK(chosen("", 8) == "eth0 192.0.2.2:0,");
+  CHECK(chosen("^eth0", 8) == "eth1 192.0.3.2:0,");
+  CHECK(chosen("wlan", 8) == "");
+  machine[2].has_carrier = machine[3].has_carrier = false;
+  CHECK(chosen("eth", 8) == "eth0 192.0.2.2:0,eth2 192.0.4.2:0,");
+}
+
 TEST_CASE("other hosts are offered the fastest interface that has a carrier") {
   std::vector<Interface> machine = {
       interface_of("lo", "127.0.0.1:0", true), interface_of("eno1", "192.0.2.2:0"),
