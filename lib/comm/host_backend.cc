@@ -113,6 +113,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                              .listen_on_this_host =
                                  [&plane, settings] { return plane.listen_on_this_host(settings); },
                              .tcp_encrypted = settings.tcp_security == "tls",
+                             .tcp_sockets = static_cast<std::size_t>(settings.tcp_sockets),
                              .communicator_hash = communicator_hash(id),
                              .epoch = id.epoch,
                              .liveness_ns = state.liveness_ns(),

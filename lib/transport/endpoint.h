@@ -20,6 +20,7 @@ struct EndpointContents {
   std::uint8_t flags = 0;      // the transport's own
   trust::Token process{};      // the receiver's process
   trust::Ticket ticket{};
+  std::vector<trust::Ticket> further_tickets = {};  // of the other sockets, if there are several
   // What both ends of an encrypted stream derive its key from; zero where none is. Unlike the
   // ticket it is shown to nobody: an endpoint travels over the encrypted control plane alone.
   std::array<std::uint8_t, 32> secret{};

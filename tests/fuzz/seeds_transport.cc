@@ -56,6 +56,9 @@ void add_messages(Seeds& seeds) {
   add("shm_unsealed", 0, message_bytes(shm, unsealed));
   add("tcp", 0, to_tcp);
   add("tcp_in_clear_for_tls", 0, changed(to_tcp, 0, tcp_secret));
+  over_tcp.further_tickets.resize(2);
+  add("tcp_three_sockets", 0, message_bytes(tcp, over_tcp));
+  over_tcp.further_tickets.clear();
   over_tcp.flags = 1;
   over_tcp.secret.fill(9);
   add("tcp_tls", 0, message_bytes(tcp_secret, over_tcp));
@@ -65,8 +68,9 @@ void add_messages(Seeds& seeds) {
   add("empty_endpoint", 0, cut(to_tcp, endpoint_at));
   add("endpoint_cut", 0, cut(to_tcp, to_tcp.size() - 1));
   add("endpoint_too_long", 0, cut(to_tcp, to_tcp.size() + 1));
-  add("other_magic", 0, changed(to_tcp, endpoint_at + 3, '2'));
-  add("reserved_used", 0, changed(to_tcp, endpoint_at + 7, 1));
+  add("other_magic", 0, changed(to_tcp, endpoint_at + 3, '1'));
+  add("ticket_missing", 0, changed(to_tcp, endpoint_at + 6, 2));
+  add("many_tickets", 0, changed(to_tcp, endpoint_at + 7, 1));
   add("other_transport", 0, changed(to_tcp, 0, shm));
   add("nine_places", 0, changed(to_tcp, endpoint_at + 5, 9));
   add("fewer_places", 0, changed(to_tcp, endpoint_at + 5, 1));
@@ -197,13 +201,14 @@ void add_streams(Seeds& seeds) {
     const char* name;
     std::uint8_t place;
   };
-  for (const Lie& lie : {Lie{"lie_magic", 0}, Lie{"lie_version", 4}, Lie{"lie_class", 6},
-                         Lie{"lie_flags", 7}, Lie{"lie_communicator", 8}, Lie{"lie_epoch", 16},
-                         Lie{"lie_channel", 20}, Lie{"lie_sequence", 24}, Lie{"lie_bytes", 63},
-                         Lie{"lie_call", 40}, Lie{"lie_place", 48}, Lie{"lie_signature", 32}})
+  for (const Lie& lie :
+       {Lie{"lie_magic", 0}, Lie{"lie_version", 4}, Lie{"lie_class", 6}, Lie{"lie_flags", 7},
+        Lie{"lie_communicator", 8}, Lie{"lie_epoch", 16}, Lie{"lie_channel", 20},
+        Lie{"lie_sequence", 24}, Lie{"lie_bytes", 63}, Lie{"lie_offset", 56}, Lie{"lie_call", 40},
+        Lie{"lie_place", 48}, Lie{"lie_signature", 32}})
     add(lie.name, Stream(clear).message(8).lie(lie.place, 1).take(2));
-  add("payload_longer", Stream(clear).lie(56, 8, 8).raw(Bytes(8)).message(3));
-  add("payload_missing", Stream(clear).lie(56, 32, 8));
+  add("payload_longer", Stream(clear).lie(60, 8, 8).raw(Bytes(8)).message(3));
+  add("payload_missing", Stream(clear).lie(60, 32, 8));
   add("places", Stream(clear).placed(1, 0, 8).placed(1, 100, 112).message(3).take(3));
   add("places_over_others", Stream(clear).placed(1, 1, 20).placed(1, 3, 20).take(1).take(1));
   add("place_beyond",
@@ -213,7 +218,7 @@ void add_streams(Seeds& seeds) {
   add("tls_places", Stream(tls).placed(1, 2, 200).placed(1, 60, 100).take(2));
   add("tls_messages", Stream(tls).message(0).message(256).take(1).message(100));
   add("tls_lie", Stream(tls).message(8).lie(24, 1));
-  add("tls_half", Stream(tls).lie(56, 32, 8));
+  add("tls_half", Stream(tls).lie(60, 32, 8));
   Stream many_under_tls(tls);
   for (int i = 0; i < 9; ++i) many_under_tls.message(180);
   add("tls_more_than_slots", many_under_tls.take(6));
@@ -226,6 +231,46 @@ void add_streams(Seeds& seeds) {
   add("ticket_and_more", Script(ticket).block(more));
   add("ticket_of_another", Script(ticket).block(changed(good, 39, 0x43)));
   add("ticket_other_magic", Script(ticket).block(changed(good, 0, 'x')));
+}
+
+// A part of a message, see the target for what each piece takes.
+class PartsStream {
+ public:
+  enum : std::uint8_t { nothing, landed, taken, landed_and_taken };
+  PartsStream& part(std::uint8_t message, std::uint8_t offset, std::uint8_t bytes,
+                    std::uint8_t flags, std::uint8_t then = landed) {
+    for (const std::uint8_t byte : {message, offset, bytes, flags, then}) script_.push_back(byte);
+    return *this;
+  }
+  operator Bytes() { return script_; }
+
+ private:
+  Bytes script_;
+};
+
+void add_parts(Seeds& seeds) {
+  enum : std::uint8_t { more, last, more_of_another, last_of_another };
+  const auto add = [&](const char* name, Bytes bytes) {
+    seeds.add("tcp_parts", name, std::move(bytes));
+  };
+  using P = PartsStream;
+  add("whole", P().part(0, 0, 200, last, P::landed_and_taken).part(0, 0, 0, last));
+  add("in_order", P().part(0, 0, 100, more).part(0, 100, 50, more).part(0, 150, 100, last));
+  add("last_first", P().part(0, 150, 100, last).part(0, 100, 50, more).part(0, 0, 100, more));
+  add("next_first",
+      P().part(1, 0, 9, last).part(3, 0, 4, last).part(0, 0, 8, last).part(0, 0, 1, last));
+  add("begun_together", P().part(0, 0, 10, more, P::nothing).part(0, 10, 10, last, P::nothing));
+  add("no_room", P().part(4, 0, 10, last).part(5, 0, 10, last));
+  add("over_another", P().part(0, 0, 100, more).part(0, 99, 10, last).part(0, 100, 1, last));
+  add("beyond_the_end", P().part(0, 50, 50, last).part(0, 99, 2, more).part(0, 0, 50, more));
+  add("two_ends", P().part(0, 50, 50, last, P::nothing).part(0, 0, 50, last, P::nothing));
+  add("before_the_others", P().part(0, 100, 50, more).part(0, 0, 50, last));
+  add("beyond_the_slot", P().part(0, 200, 57, last).part(0, 200, 56, last));
+  add("another_call", P().part(0, 0, 50, more).part(0, 50, 50, last_of_another));
+  add("empty_after_a_part", P().part(0, 0, 50, more).part(0, 0, 0, last));
+  PartsStream many;
+  for (std::uint8_t i = 0; i < 9; ++i) many.part(0, i * 10, 10, i == 8 ? last : more);
+  add("nine_parts", many);
 }
 
 void add_notes(Seeds& seeds) {
@@ -383,6 +428,7 @@ void add_transport_seeds(Seeds& seeds) {
   add_messages(seeds);
   add_handovers(seeds);
   add_streams(seeds);
+  add_parts(seeds);
   add_plugin_streams(seeds);
   add_notes(seeds);
 }

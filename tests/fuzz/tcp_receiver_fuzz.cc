@@ -157,14 +157,19 @@ Trial::Trial(Security security) {
   const auto memory = private_fifo(shape);
   const auto arrival = std::make_shared<Arrival>();
   arrival->socket = ends_.ours.release();
+  std::vector<ReceivingRail> rails;
   StreamSecurity protection;
   if (security == Security::tls) {
     protection = {tls(), StreamSecret{1, 2, 3}};
     secure_ = start_secure(FileDescriptor(::fcntl(ends_.peer.get(), F_DUPFD_CLOEXEC, 0)),
                            protection.secret);
   }
-  receiver_ = std::make_unique<TcpReceiver>(key_, environment_, *memory, arrival, IssuedTicket(),
-                                            protection, nullptr);
+  RailTerms terms;
+  terms.peer = key_.peer;
+  terms.liveness_ns = environment_.liveness_ns;
+  terms.security = protection;
+  rails.emplace_back(terms, self_.addresses, arrival, IssuedTicket(), nullptr);
+  receiver_ = std::make_unique<TcpReceiver>(key_, environment_, *memory, std::move(rails));
   receiver_->carrier()->lend({.region = region_same_process,
                               .offset = reinterpret_cast<std::uintptr_t>(output_.data()),
                               .bytes = output_.size(),
@@ -203,7 +208,7 @@ void Trial::send_message(std::span<const std::uint8_t> payload, std::uint8_t pla
   WireHeader header = common_header(key_, environment_);
   header.sequence = reference_.sequence();
   header.signature = 0x77;
-  header.bytes = payload.size();
+  header.bytes = static_cast<std::uint32_t>(payload.size());
   send_behind(header, payload, place, change);
 }
 
@@ -215,7 +220,7 @@ void Trial::send_placed(std::span<const std::uint8_t> payload, std::uint8_t call
   header.flags = flags;
   header.call = call;
   header.place = std::uint64_t{place} * 4;
-  header.bytes = payload.size();
+  header.bytes = static_cast<std::uint32_t>(payload.size());
   send_behind(header, payload, 0, 0);
 }
 

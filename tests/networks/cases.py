@@ -106,6 +106,10 @@ def one_nic(network, _job):
     network.ip(VICTIM, "link", "set", INTERFACE, "down")
 
 
+def second_nic(network, _job):
+    network.ip(VICTIM, "link", "set", jobs.SECOND, "down")
+
+
 def stuttering(_network, job):
     job.stutter(job.of_hosts([VICTIM]), stopped_s=0.3, running_s=0.1)
 
@@ -177,6 +181,10 @@ def patient(seconds):
     return lambda _rank, _network: {"GYRE_LIVENESS_TIMEOUT": str(seconds)}
 
 
+def both_nics(_rank, _network):
+    return {"GYRE_TCP_SOCKETS": "2", "GYRE_SOCKET_IFNAME": f"={INTERFACE},{jobs.SECOND}"}
+
+
 def one_byte(rank, network):
     if rank // 2 not in (VICTIM, OTHER):
         return {}
@@ -209,6 +217,8 @@ CASES = {
     "quiet": peace("nothing happens", by=tuple(BY)),
     "ipv6": peace("hosts have IPv6 alone", by=tuple(BY), network=jobs.Ipv6),
     "two-nics": peace("hosts have two interfaces, one ten times as fast", network=jobs.TwoNics),
+    "nics-together": peace("hosts use two interfaces at once, one ten times as fast", by=("tcp",),
+                           network=jobs.TwoNics, settings=both_nics),
     "small-mtu": peace("one host has an MTU of 1500, the others of 9000", prepare=one_small_mtu),
     "spoilt": peace("a cable loses, repeats and reorders frames",
                     bad={VICTIM: ("loss=0.01", "twice=0.02", "late=0.02")}),
@@ -251,6 +261,9 @@ CASES = {
                        limit_s=jobs.INIT_S + jobs.CALL_S),
     "one-nic": Case("the faster of a host's two interfaces goes down", TOLD, strike=one_nic,
                     network=jobs.TwoNics, limit_s=SILENCE_S),
+    "one-of-two": Case("the slower of the two interfaces that a host uses goes down", TOLD,
+                       by=("tcp",), strike=second_nic, network=jobs.TwoNics, settings=both_nics,
+                       limit_s=SILENCE_S),
     # Ranks that cannot meet.
     "absent": Case("a host is cut off from the beginning", TOLD, by=("tcp",), prepare=absent,
                    settings=impatient, in_init=True, limit_s=INIT_LIMIT_S),

@@ -6,6 +6,9 @@ UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
 # Of tbf: at least one packet as TCP hands it over, so that it is not cut up; and how long one may
 # wait for the link before it is dropped.
 BURST, LATENCY = "128kb", "50ms"
+# tbf counts whole Ethernet frames: of 1514 bytes, 66 are headers of Ethernet, IP and TCP with its
+# timestamps. Acknowledgements are left out; each is for up to 64 KiB, as are the packets of a veth.
+FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
 
 
 def bits_per_s(text):
@@ -14,6 +17,11 @@ def bits_per_s(text):
     if not match or float(match[1]) <= 0:
         raise ValueError(text)
     return float(match[1]) * UNITS[match[2]]
+
+
+def frame_bits(payload_bytes):
+    """Of the frames that carry so many bytes of TCP."""
+    return 8 * payload_bytes * FRAME_BYTES / PAYLOAD_BYTES
 
 
 def rate(text):

@@ -184,21 +184,33 @@ def command_of(folder):
 
 
 class TwoHosts(Hosts):
-    def __init__(self, tag, lifetime_s=300):
+    """Joined by one cable, or by several: "cable", "cable2" and so on, each a network."""
+
+    def __init__(self, tag, lifetime_s=300, cables=1):
         self.names = [f"{tag}a", f"{tag}b"]
         self.addresses = ADDRESSES
+        self.cables = [INTERFACE] + [f"{INTERFACE}{number}" for number in range(2, cables + 1)]
         super().__init__(self.names, lifetime_s)
 
     def lay_cables(self):
         first, second = self.first_process(0), self.first_process(1)
-        self.call(["ip", "link", "add", INTERFACE, "netns", first, "type", "veth", "peer", "name",
-                   INTERFACE, "netns", second])
-        for host, address in enumerate(ADDRESSES):
-            self.call(self.on(host, ["ip", "addr", "add", f"{address}/24", "dev", INTERFACE]))
-            self.call(self.on(host, ["ip", "link", "set", INTERFACE, "up"]))
+        for number, cable in enumerate(self.cables):
+            self.call(["ip", "link", "add", cable, "netns", first, "type", "veth", "peer", "name",
+                       cable, "netns", second])
+            for host in range(2):
+                address = f"10.{77 + number}.0.{host + 1}/24"
+                self.call(self.on(host, ["ip", "addr", "add", address, "dev", cable]))
+                self.call(self.on(host, ["ip", "link", "set", cable, "up"]))
 
-    def cut(self, host):
-        self.call(self.on(host, ["ip", "link", "set", INTERFACE, "down"]))
+    def shape(self, rates):
+        """Each cable carries its rate, in both directions."""
+        for cable, rate in zip(self.cables, rates, strict=True):
+            for host in range(2):
+                self.call(self.on(host, ["tc", "qdisc", "replace", "dev", cable, "root",
+                                         *shaping.bucket(rate)]))
+
+    def cut(self, host, cable=INTERFACE):
+        self.call(self.on(host, ["ip", "link", "set", cable, "down"]))
 
 
 class SwitchedHosts(Hosts):

@@ -29,9 +29,10 @@ bool connected_to_itself(const FileDescriptor& socket) {
 
 }  // namespace
 
-TcpDialer::TcpDialer(const EndpointContents& endpoint, const TransportEnvironment& environment)
-    : addresses_(endpoint.places),
-      ticket_(endpoint.ticket),
+TcpDialer::TcpDialer(std::vector<std::string> addresses, const trust::Ticket& ticket,
+                     const TransportEnvironment& environment)
+    : addresses_(std::move(addresses)),
+      ticket_(ticket),
       own_addresses_(environment.self.addresses),
       liveness_ns_(environment.liveness_ns) {}
 

@@ -18,7 +18,8 @@ namespace gyre::transport {
 
 class TcpDialer {
  public:
-  TcpDialer(const EndpointContents& endpoint, const TransportEnvironment& environment);
+  TcpDialer(std::vector<std::string> addresses, const trust::Ticket& ticket,
+            const TransportEnvironment& environment);
 
   // The socket, once; nothing while no address has answered.
   Result<std::optional<FileDescriptor>> advance();

@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 namespace gyre::transport {
@@ -40,6 +40,23 @@ Status set_sending(const FileDescriptor& socket) {
   const int on = 1;
   if (setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0) return {};
   return Status::from_errno("setsockopt(TCP_NODELAY)", errno);
+}
+
+Status keep_backlog_short(const FileDescriptor& socket) {
+  constexpr int unsent_bytes = 64 << 10;
+  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes,
+                 sizeof unsent_bytes) == 0)
+    return {};
+  return Status::from_errno("setsockopt(TCP_NOTSENT_LOWAT)", errno);
+}
+
+std::optional<Deliveries> look_at_deliveries(int socket) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  const std::uint64_t busy_us = info.tcpi_busy_time - info.tcpi_rwnd_limited;
+  return Deliveries{info.tcpi_notsent_bytes + std::uint64_t{info.tcpi_unacked} * info.tcpi_snd_mss,
+                    info.tcpi_bytes_acked, static_cast<std::int64_t>(busy_us) * 1000};
 }
 
 Status judge_path(int socket, PathWatch& watch, std::int64_t now_ns, std::int64_t limit_ns) {

@@ -7,6 +7,7 @@
 #include "lib/trust/tickets.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,16 @@ bool leads_to_this_host(std::string_view address, const std::vector<std::string>
 // calls. Threads that wait watch the path (judge_path). Before connecting, or on a socket that
 // came.
 Status set_sending(const FileDescriptor& socket);
+// Where several sockets share the messages: one takes no more while the kernel holds so much of it
+// that it has not sent. Else a slow one would take more than its share.
+Status keep_backlog_short(const FileDescriptor& socket);
+// How the sending way does, as the kernel counts it from the connection's first byte on.
+struct Deliveries {
+  std::uint64_t backlog_bytes = 0;    // that the kernel has taken and the peer has not acknowledged
+  std::uint64_t delivered_bytes = 0;  // that the peer has acknowledged
+  std::int64_t busy_ns = 0;           // while there was a backlog and the peer had room for it
+};
+std::optional<Deliveries> look_at_deliveries(int socket);
 // Why the path of a connected socket counts as cut, if the watch says so.
 Status judge_path(int socket, PathWatch& watch, std::int64_t now_ns, std::int64_t limit_ns);
 

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -21,7 +22,13 @@ class TcpTransport final : public Transport {
   std::string_view name() const override { return "tcp"; }
   std::int64_t wire_megabytes_per_s() const override {
     const auto& addresses = environment_.self.addresses;
-    return addresses.empty() ? 0 : trust::interface_megabits_per_s(addresses.front()) / 8;
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < std::min(addresses.size(), rail_count()); ++i) {
+      const std::int64_t one = trust::interface_megabits_per_s(addresses[i]) / 8;
+      if (one == 0) return 0;
+      sum += one;
+    }
+    return sum;
   }
 
   Reachability reach(const trust::ProcessIdentity& peer) const override {
@@ -38,22 +45,23 @@ class TcpTransport final : public Transport {
     GYRE_ASSIGN(const std::vector<std::string> places, places_for(sender));
     GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
     GYRE_ASSIGN(StreamSecurity security, make_security());
-    const auto arrival = std::make_shared<Arrival>();
-    const auto on_arrival = [arrival](FileDescriptor socket) {
-      // Pairs with the acquire in TcpReceiver::join.
-      arrival->socket.store(socket.release(), std::memory_order_release);
-      arrival->rung.fetch_add(1, std::memory_order_release);
-      wake_futex(&arrival->rung);
-    };
-    GYRE_ASSIGN(const trust::Ticket ticket, environment_.tickets.issue(on_arrival));
-    IssuedTicket issued({&environment_.tickets, ticket});
-    const std::shared_ptr<SharedSocket> pair = make_pair(key, ticket);
-    return Listening{std::make_unique<TcpReceiver>(key, environment_, memory, arrival,
-                                                   std::move(issued), security, pair),
+    std::vector<trust::Ticket> tickets;
+    std::vector<ReceivingRail> rails;
+    rails.reserve(rail_count());
+    for (std::size_t number = 0; number < rail_count(); ++number) {
+      const auto arrival = std::make_shared<Arrival>();
+      GYRE_ASSIGN(tickets.emplace_back(), issue_ticket(arrival));
+      const trust::Ticket& ticket = tickets.back();
+      rails.emplace_back(terms_for(key, shape, security), environment_.self.addresses, arrival,
+                         IssuedTicket({&environment_.tickets, ticket}),
+                         make_pair(key, number, ticket));
+    }
+    return Listening{std::make_unique<TcpReceiver>(key, environment_, memory, std::move(rails)),
                      encode_endpoint({.transport = name(),
                                       .flags = own_flags(),
                                       .process = environment_.self.process,
-                                      .ticket = ticket,
+                                      .ticket = tickets.front(),
+                                      .further_tickets = {tickets.begin() + 1, tickets.end()},
                                       .secret = security.secret,
                                       .shape = shape,
                                       .places = places})};
@@ -67,16 +75,54 @@ class TcpTransport final : public Transport {
       return Status(Code::RemoteError,
                     fmt::format("rank {} and this one do not agree on GYRE_TCP_SECURITY", key.peer))
           .blame({key.peer});
+    std::vector<trust::Ticket> tickets = contents.further_tickets;
+    tickets.insert(tickets.begin(), contents.ticket);
+    if (tickets.size() != rail_count())
+      return Status(Code::RemoteError,
+                    fmt::format("rank {} has GYRE_TCP_SOCKETS={}, and this one {}: it must be the "
+                                "same on all ranks",
+                                key.peer, tickets.size(), rail_count()))
+          .blame({key.peer});
     GYRE_ASSIGN(std::shared_ptr<FifoMemory> memory, private_fifo(shape));
     GYRE_ASSIGN(StreamSecurity security, make_security());
     security.secret = {contents.secret};
-    return std::unique_ptr<Connection>(std::make_unique<TcpSender>(
-        key, environment_, contents, std::move(memory), std::move(security), find_pair(key)));
+    std::vector<SendingRail> rails;
+    rails.reserve(rail_count());
+    for (std::size_t number = 0; number < rail_count(); ++number) {
+      const trust::Ticket& ticket = tickets[number];
+      rails.emplace_back(terms_for(key, shape, security), ticket,
+                         TcpDialer(addresses_of(contents.places, number), ticket, environment_),
+                         find_pair(key, number));
+    }
+    return std::unique_ptr<Connection>(
+        std::make_unique<TcpSender>(key, environment_, std::move(memory), std::move(rails)));
   }
 
  private:
-  using SharedSocketKey = std::tuple<std::int32_t, std::uint32_t>;
+  using SharedSocketKey = std::tuple<std::int32_t, std::uint32_t, std::size_t>;
   static constexpr std::uint8_t endpoint_encrypted = 1;
+
+  // Sockets of a connection.
+  std::size_t rail_count() const { return environment_.tcp_sockets; }
+  RailTerms terms_for(const LinkKey& key, const FifoShape& shape,
+                      const StreamSecurity& security) const {
+    return {key.peer, environment_.liveness_ns, rail_count() > 1, shape.first, security};
+  }
+  // A socket alone is for whichever address answers. Of several, each has one: it is an error if
+  // that does not answer, as the others would be slower than they are meant to be.
+  std::vector<std::string> addresses_of(const std::vector<std::string>& places,
+                                        std::size_t number) const {
+    if (rail_count() == 1 || places.empty()) return places;
+    return {places[number % places.size()]};
+  }
+  Result<trust::Ticket> issue_ticket(const std::shared_ptr<Arrival>& arrival) {
+    return environment_.tickets.issue([arrival](FileDescriptor socket) {
+      // Pairs with the acquire in ReceivingRail::find_socket.
+      arrival->socket.store(socket.release(), std::memory_order_release);
+      arrival->rung.fetch_add(1, std::memory_order_release);
+      wake_futex(&arrival->rung);
+    });
+  }
 
   bool is_local(const trust::ProcessIdentity& peer) const {
     return environment_.listen_on_this_host != nullptr &&
@@ -95,15 +141,16 @@ class TcpTransport final : public Transport {
 
   // Links come in pairs: who listens to a peer on a channel also sends to it. Encrypted ways are
   // apart, since a session of TLS belongs to one.
-  std::shared_ptr<SharedSocket> make_pair(const LinkKey& key, const trust::Ticket& ticket) {
+  std::shared_ptr<SharedSocket> make_pair(const LinkKey& key, std::size_t number,
+                                          const trust::Ticket& ticket) {
     if (environment_.tcp_encrypted) return nullptr;
     auto pair = std::make_shared<SharedSocket>();
     pair->ticket = ticket;
-    pairs_[{key.peer, key.channel}] = pair;
+    pairs_[{key.peer, key.channel, number}] = pair;
     return pair;
   }
-  std::shared_ptr<SharedSocket> find_pair(const LinkKey& key) const {
-    const auto found = pairs_.find({key.peer, key.channel});
+  std::shared_ptr<SharedSocket> find_pair(const LinkKey& key, std::size_t number) const {
+    const auto found = pairs_.find({key.peer, key.channel, number});
     return found == pairs_.end() ? nullptr : found->second.lock();
   }
 

@@ -1,10 +1,11 @@
-// The header before each message on a tcp connection, little-endian, and the conditions for
-// accepting one. Version 2. A change of layout or meaning is a new version.
+// The header before each message on a tcp connection, or before a part of one, little-endian, and
+// the conditions for accepting one. Version 3. A change of layout or meaning is a new version.
 #pragma once
 
 #include "lib/transport/transport.h"
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -23,25 +24,36 @@ struct WireHeader {
   std::uint64_t signature = 0;  // the slot note's flag
   // Of the call in whose receiver's output it has a place: its sequence + 1. Zero: it has none.
   std::uint64_t call = 0;
-  std::uint64_t place = 0;  // there, in bytes
-  std::uint64_t bytes = 0;  // of payload, which follows at once
+  std::uint64_t place = 0;   // there, in bytes; of the whole message
+  std::uint32_t offset = 0;  // in the message, of what follows
+  std::uint32_t bytes = 0;   // of payload, which follows at once
 };
 static_assert(sizeof(WireHeader) == 64 && alignof(WireHeader) == 8);
 static_assert(std::has_unique_object_representations_v<WireHeader>, "no padding on the wire");
 static_assert(std::endian::native == std::endian::little, "written in memory order");
 
 inline constexpr std::uint32_t wire_magic = 0x31575947;  // "GYW1" in memory
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
+
+// Sockets of a connection.
+inline constexpr std::size_t max_rails = 8;
 
 namespace wire_flag {
 // It is final: every receiver stores it as it comes. Without this one, some only.
 inline constexpr std::uint8_t final = 1;
+// The message does not end with this part of it.
+inline constexpr std::uint8_t more = 2;
 }  // namespace wire_flag
 
 // All that a link's headers share; the rest is each message's own.
 WireHeader common_header(const LinkKey& key, const TransportEnvironment& environment);
+// The number of the next message on a socket.
+struct ExpectedMessage {
+  std::uint64_t first = 0;
+  bool is_exact = true;  // else a later one is right as well
+};
 // What is wrong with a header, against this link's common one; empty if nothing is.
 std::string wire_fault(const WireHeader& header, const WireHeader& common,
-                       std::uint64_t expected_sequence, std::uint64_t max_bytes);
+                       const ExpectedMessage& expected, std::uint64_t max_bytes);
 
 }  // namespace gyre::transport
