@@ -33,9 +33,6 @@ import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
 
 RANK_ORDER = "rank"
 CHOICE = "choice"
-# tbf counts whole Ethernet frames: of 1514 bytes, 66 are headers of Ethernet, IP and TCP with its
-# timestamps. Acknowledgements are left out; each is for up to 64 KiB, as are the packets of a veth.
-FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
 WITHIN = 0.15
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -129,7 +126,7 @@ def model_ms(plan, layout, rates):
         if source != target:
             sent[source] += link["bytes"]
             received[target] += link["bytes"]
-    return max(1e3 * 8 * max(out, into) * FRAME_BYTES / PAYLOAD_BYTES / shaping.bits_per_s(rate)
+    return max(1e3 * shaping.frame_bits(max(out, into)) / shaping.bits_per_s(rate)
                for out, into, rate in zip(sent, received, rates))
 
 
