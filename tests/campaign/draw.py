@@ -129,6 +129,8 @@ class Draw:
         settings["GYRE_TCP_SECURITY"] = "tls" if self.one_in(8) else "ticket"
         if self.one_in(8):
             settings["GYRE_BUFFSIZE"] = 8192
+        if self.one_in(8):
+            settings["GYRE_TCP_SOCKETS"] = 2
         return Scenario(seed, self.fault, self.phase, process_of_rank, host_of_process,
                         blocking=choose.random() < 0.8, settings=settings,
                         aftermath=choose.choice(["linger", "destroy", "abort", "none", "recover"]),

@@ -14,6 +14,7 @@ std::map<std::string, std::string> draw_settings(Random& random, int ranks) {
   const bool shared = !random.one_in(4);
   chosen["GYRE_TRANSPORT"] = shared ? "shm" : "tcp";
   if (!shared && random.one_in(6)) chosen["GYRE_TCP_SECURITY"] = "tls";
+  if (!shared && random.one_in(4)) chosen["GYRE_TCP_SOCKETS"] = "3";
   const std::vector<const char*> protocols = {"LL", "Simple", "Direct"};
   if (shared && random.one_in(2)) chosen["GYRE_PROTO"] = random.pick(protocols);
   if (random.one_in(8)) chosen["GYRE_BUFFSIZE"] = "8192";
