@@ -13,18 +13,19 @@
 
 namespace gyre::plan {
 
-// One piece of one chunk.
+// One piece of one chunk. Small: a proof copies hundreds of millions.
 struct SymbolicValue {
   std::uint64_t label = 0;  // which chunk of the data, wherever it lies
-  std::uint64_t piece = 0;
-  std::uint64_t bytes = 0;
   Contribution contribution = 0;
+  std::uint8_t piece = 0;
+  std::uint8_t bytes = 0;
   bool finished = false;
 
   friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
 };
+static_assert(sizeof(SymbolicValue) == 16);
 
-using VectorClock = std::vector<std::uint64_t>;
+using VectorClock = std::vector<std::uint32_t>;
 
 // Who accesses, and what it knows; an empty clock: order is not looked at.
 struct Accessor {
@@ -52,7 +53,7 @@ class SymbolicMemory {
  private:
   struct Moment {
     std::uint32_t worker = 0;
-    std::uint64_t time = 0;  // 0: before everything
+    std::uint32_t time = 0;  // 0: before everything
   };
   struct Cell {
     SymbolicValue value;

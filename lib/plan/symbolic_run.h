@@ -16,7 +16,6 @@
 #include "lib/plan/symbolic_memory.h"
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -146,7 +145,7 @@ class SymbolicRun {
   // Of the present run.
   SymbolicMachine machine_;
   Act act_;
-  std::deque<SymbolicMessage> messages_;  // in FIFOs, and spare ones
+  std::vector<SymbolicMessage> messages_;  // in FIFOs, and spare ones
   std::vector<std::uint32_t> spare_;
   std::vector<std::vector<Extent>> tables_;
   std::vector<Geometry> geometries_;  // by rank
