@@ -52,7 +52,7 @@ class SendingRail {
   void close() { stream_.reset(); }
   const std::string& address() const { return address_; }
 
-  // Once those before are with the kernel.
+  // The kernel has all of its messages: it may take the next ones.
   bool is_free() const { return run_.first == run_.end; }
   void take(const MessageRun& run) { run_ = run; }
   // The first that the kernel has not taken whole; any number if it is free.
