@@ -5,17 +5,29 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <string_view>
 #include <unistd.h>
 #include <utility>
 
 namespace gyre::loaded {
 namespace {
 
+// What ucp_config_modify calls a setting of one of UCX's transports. Releases before 1.17 leave out
+// the transport's name: they warn of the whole name and ignore it. (Tried with 1.13 to 1.19.)
+std::string name_for(const Ucp& table, std::string_view name) {
+  constexpr std::string_view tcp = "TCP_";
+  constexpr unsigned first_with_prefix = 17;
+  unsigned major = 0, minor = 0, release = 0;
+  table.version(&major, &minor, &release);
+  if (minor < first_with_prefix && name.starts_with(tcp)) name.remove_prefix(tcp.size());
+  return std::string(name);
+}
+
 // Best effort: a release may not have it.
 void set_unless_user_did(const Ucp& table, UcpConfig& config, const std::string& name,
                          const std::string& value) {
   if (std::getenv(("UCX_" + name).c_str()) == nullptr)
-    (void)table.modify_config(&config, name.c_str(), value.c_str());
+    (void)table.modify_config(&config, name_for(table, name).c_str(), value.c_str());
 }
 
 }  // namespace
