@@ -105,9 +105,9 @@ void SymbolicRun::bring_inputs() {
       const std::uint64_t label = contract_.label(Buffer::input, rank, chunk);
       for (std::uint64_t piece = 0; piece * piece_bytes < bytes; ++piece) {
         const std::uint64_t here = std::min(piece_bytes, bytes - piece * piece_bytes);
-        memories_[i].bring(first + piece, {label, Contributions::of_rank(rank),
-                                           static_cast<std::uint8_t>(piece),
-                                           static_cast<std::uint8_t>(here), false});
+        memories_[i].bring(first + piece,
+                           {label, Contributions::of_rank(rank), static_cast<std::uint8_t>(piece),
+                            static_cast<std::uint8_t>(here), false});
       }
     }
   }
