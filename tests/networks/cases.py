@@ -55,10 +55,16 @@ def all_connections(network, _job):
     network.reset(VICTIM, "dst", f"{network.NETWORK}0/24")
 
 
-def one_connection(network, _job):
-    found = network.connections(VICTIM, OTHER)
-    own, others = found[len(found) // 2]
+def reset_one(network, own, others):
     network.reset(VICTIM, "sport", "=", f":{own}", "dport", "=", f":{others}")
+
+
+def busiest_connection(network, _job):
+    reset_one(network, *network.connections(VICTIM, OTHER)[-1])
+
+
+def idlest_connection(network, _job):
+    reset_one(network, *network.connections(VICTIM, OTHER)[0])
 
 
 def down(network, _job):
@@ -236,10 +242,12 @@ CASES = {
                         prepare=little_room, strike=stuttering, seconds=5, limit_s=jobs.BEGIN_S),
     "back-in-time": Case("a host is cut off for a third of the limit", RIGHT, strike=back_in_time,
                          seconds=LIVENESS_S + 2, limit_s=jobs.BEGIN_S),
+    "idle-reset": Case("a connection by which nobody sends is reset", RIGHT, by=("ucx",),
+                       strike=idlest_connection, seconds=5, limit_s=jobs.BEGIN_S),
     # Errors at once.
     "reset": Case("all connections of a host are reset", TOLD, strike=all_connections),
-    "one-reset": Case("one connection of two hosts is reset", TOLD, strike=one_connection,
-                      culprits=(VICTIM, OTHER)),
+    "one-reset": Case("the busiest connection of two hosts is reset", TOLD,
+                      strike=busiest_connection, culprits=(VICTIM, OTHER)),
     # Silence.
     "down": Case("a host's interface goes down", TOLD, strike=down, limit_s=SILENCE_S),
     "removed": Case("a host's interface is removed", TOLD, strike=removed, limit_s=SILENCE_S),

@@ -72,12 +72,17 @@ class Network(two_hosts.SwitchedHosts):
                        timeout=two_hosts.PATIENCE_S)
 
     def connections(self, host, other):
-        """[(own port, the other's port)] of a host's established TCP connections with another."""
-        done = subprocess.run(self.on(host, ["ss", "-tnH", "state", "established", "dst",
+        """[(own port, the other's port)] of a host's established TCP connections with another, the
+        one first that has carried the least."""
+        done = subprocess.run(self.on(host, ["ss", "-tnHiO", "state", "established", "dst",
                                              self.addresses[other]]), text=True,
                               capture_output=True, check=True, timeout=two_hosts.PATIENCE_S)
-        return sorted(tuple(int(port) for port in re.findall(r":(\d+)\s", f"{line} ")[:2])
-                      for line in done.stdout.splitlines())
+        carried = {}
+        for line in done.stdout.splitlines():
+            ports = tuple(int(port) for port in re.findall(r":(\d+)\s", line)[:2])
+            carried[ports] = sum(int(count) for count in
+                                 re.findall(r"bytes_(?:sent|received):(\d+)", line))
+        return sorted(carried, key=carried.get)
 
     def set_kernel(self, host, name, value):
         self.call(self.on(host, ["sh", "-c", 'echo "$1" > "/proc/sys/$2"', "sh", value, name]))
