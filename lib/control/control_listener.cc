@@ -86,7 +86,13 @@ Result<std::vector<std::string>> ControlListener::listen_for(Audience audience,
     log_info(Subsystem::net, "no listener for other hosts: {}", chosen.status().message());
     return addresses;
   }
-  for (const trust::Interface& interface : *chosen) GYRE_TRY(listen_at(interface, audience));
+  for (const trust::Interface& interface : *chosen) {
+    Status listening = listen_at(interface, audience);
+    if (listening.ok()) continue;
+    // All or none: who asks again would take fewer for all.
+    close_for(audience);
+    return listening;
+  }
   list_addresses();
   return addresses;
 }
@@ -104,10 +110,14 @@ Status ControlListener::listen_at(const trust::Interface& interface, Audience au
 }
 
 void ControlListener::close_to_other_hosts() {
-  const auto closed = std::erase_if(sockets_, [](const ListeningSocket& listener) {
-    return listener.by_tcp == Audience::any_host;
+  if (close_for(Audience::any_host) != 0)
+    log_info(Subsystem::net, "the listener for other hosts is closed");
+}
+
+std::size_t ControlListener::close_for(Audience audience) {
+  return std::erase_if(sockets_, [audience](const ListeningSocket& listener) {
+    return listener.by_tcp == audience;
   });
-  if (closed != 0) log_info(Subsystem::net, "the listener for other hosts is closed");
 }
 
 Status ControlListener::serve(FindKey find_key, OnSession on_session) {

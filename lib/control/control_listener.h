@@ -85,6 +85,8 @@ class ControlListener {
 
   Status keep(ListeningSocket socket);
   Status listen_at(const trust::Interface& interface, Audience audience);
+  // How many of its sockets are closed.
+  std::size_t close_for(Audience audience);
   Status watch_listener(ListeningSocket& listener);
   void accept_some(ListeningSocket& listener);
   bool make_room(std::string_view why);
