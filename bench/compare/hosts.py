@@ -18,18 +18,14 @@ import json
 import os
 import pathlib
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
 
+import shaped_hosts
 from perf_programs import Gyre
 from rounds import ROOT, Series, add_sizes, append_results, ratio_interval, sizes_of
-
-sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
-import shaping  # noqa: E402  pylint: disable=wrong-import-position
-import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
+import shaping  # shaped_hosts has put their folder there
+import two_hosts
 
 RANK_ORDER = "rank"
 CHOICE = "choice"
@@ -73,15 +69,6 @@ def arguments():
         parser.error("--stepfactor is at least 2; --rounds, --hosts and --ranks-per-host 1")
     options.way = [RANK_ORDER] + [way for way in options.way if way != RANK_ORDER]
     return options
-
-
-def why_not(options):
-    """Why it cannot be measured here, or nothing."""
-    gyre = Gyre(options.build)
-    for path in (gyre.launcher, gyre.program):
-        if not os.access(path, os.X_OK):
-            return f"there is no {path}"
-    return two_hosts.why_not() or (None if shutil.which("tc") else "there is no tc")
 
 
 def iterations(size):
@@ -187,11 +174,8 @@ class Ranks:
         """(rows of the results, rank 0's log)."""
         for rank in range(self.options.hosts * self.options.ranks_per_host):
             self.start(rank)
-        codes = two_hosts.wait_all(self.processes, time.monotonic() + self.options.timeout)
-        if any(code != 0 for code in codes):
-            said = pathlib.Path(self.files["output"]).read_text(encoding="utf-8")
-            raise RuntimeError(f"{self.way}: the ranks ended with {codes} (None: not within "
-                               f"{self.options.timeout} s)\n{said[-2000:]}")
+        shaped_hosts.await_ranks(self.processes, self.options.timeout, self.way,
+                                 self.files["output"])
         # In place, the same bytes cross the links: these are two figures of one round.
         rows = [{**row, "in_place": False} for row in Gyre.rows(self.files["rows.json"])]
         return rows, pathlib.Path(self.files["log"]).read_text(encoding="utf-8")
@@ -268,20 +252,14 @@ def measure_all(hosts, options):
 
 def main():
     options = arguments()
-    if reason := why_not(options):
+    gyre = Gyre(options.build)
+    if reason := shaped_hosts.why_not([gyre.launcher, gyre.program]):
         sys.exit(f"hosts.py: {reason}")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
     runs = len(options.rates) * len(list(sizes_of(options))) * options.rounds * len(options.way)
-    hosts = two_hosts.SwitchedHosts(f"hosts{os.getpid()}", options.hosts,
-                                    60 + runs * options.timeout)
-    try:
-        measure_all(hosts, options)
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        sys.exit(f"hosts.py: {error}")
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        hosts.end()
+    shaped_hosts.measure_on(
+        "hosts.py", lambda: two_hosts.SwitchedHosts(f"hosts{os.getpid()}", options.hosts,
+                                                    60 + runs * options.timeout),
+        lambda hosts: measure_all(hosts, options))
 
 
 if __name__ == "__main__":

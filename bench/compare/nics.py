@@ -11,18 +11,14 @@ sum of their rates, less the headers."""
 import argparse
 import os
 import pathlib
-import shutil
-import signal
 import subprocess
 import sys
-import time
 
+import shaped_hosts
 from perf_programs import Gyre
 from rounds import ROOT, Series, add_sizes, append_results, sizes_of
-
-sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
-import shaping  # noqa: E402  pylint: disable=wrong-import-position
-import two_hosts  # noqa: E402  pylint: disable=wrong-import-position
+import shaping  # shaped_hosts has put their folder there
+import two_hosts
 
 ALL = "all"
 
@@ -55,15 +51,6 @@ def arguments():
     return options
 
 
-def why_not(options):
-    """Why it cannot be measured here, or nothing."""
-    for program in options.program:
-        path = Gyre(options.build, program).program
-        if not os.access(path, os.X_OK):
-            return f"there is no {path}"
-    return two_hosts.why_not() or (None if shutil.which("tc") else "there is no tc")
-
-
 def settings_of(way, cables):
     named = cables if way == ALL else [way]
     return {"GYRE_TRANSPORT": "tcp", "GYRE_SOCKET_IFNAME": "=" + ",".join(named),
@@ -83,11 +70,7 @@ def run_once(hosts, options, program, way):
             environment = hosts.environment(rank, 2) | settings_of(way, hosts.cables)
             processes.append(subprocess.Popen(hosts.on(rank, command), env=environment,
                                               stdout=file, stderr=file, stdin=subprocess.DEVNULL))
-    codes = two_hosts.wait_all(processes, time.monotonic() + options.timeout)
-    if any(code != 0 for code in codes):
-        said = pathlib.Path(output).read_text(encoding="utf-8")
-        raise RuntimeError(f"{program}, {way}: the ranks ended with {codes} (None: not within "
-                           f"{options.timeout} s)\n{said[-2000:]}")
+    shaped_hosts.await_ranks(processes, options.timeout, f"{program}, {way}", output)
     return [row for row in Gyre.rows(rows_file) if not row["in_place"]]
 
 
@@ -129,33 +112,31 @@ def print_table(rows, options, control):
               f"{row['of_sum']:.1%}", flush=True)
 
 
+def measure_all(hosts, options):
+    hosts.shape(options.rates)
+    if options.congestion:
+        hosts.set_congestion(options.congestion)
+    control = hosts.congestion()
+    common = {"rates": options.rates, "congestion": control, "rounds": options.rounds}
+    record = []
+    for program in options.program:
+        rows = list(results(measure(hosts, options, program), options, program))
+        print_table(rows, options, control)
+        record += [{**common, **row} for row in rows]
+    if options.record:
+        append_results("nics", "bench/compare/nics.py", record)
+
+
 def main():
     options = arguments()
-    if reason := why_not(options):
+    programs = [Gyre(options.build, program).program for program in options.program]
+    if reason := shaped_hosts.why_not(programs):
         sys.exit(f"nics.py: {reason}")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
-    runs = len(options.program) * options.rounds * (len(options.rates) + 1)
-    hosts = two_hosts.TwoHosts(f"nics{os.getpid()}", 60 + runs * options.timeout,
-                               len(options.rates))
-    try:
-        hosts.shape(options.rates)
-        if options.congestion:
-            hosts.set_congestion(options.congestion)
-        control = hosts.congestion()
-        common = {"rates": options.rates, "congestion": control, "rounds": options.rounds}
-        record = []
-        for program in options.program:
-            rows = list(results(measure(hosts, options, program), options, program))
-            print_table(rows, options, control)
-            record += [{**common, **row} for row in rows]
-        if options.record:
-            append_results("nics", "bench/compare/nics.py", record)
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        sys.exit(f"nics.py: {error}")
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        hosts.end()
+    runs = len(programs) * options.rounds * (len(options.rates) + 1)
+    shaped_hosts.measure_on(
+        "nics.py", lambda: two_hosts.TwoHosts(f"nics{os.getpid()}", 60 + runs * options.timeout,
+                                              len(options.rates)),
+        lambda hosts: measure_all(hosts, options))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ std::vector<Setting> settings_of_ways() {
        "address family of sockets"},
       {"GYRE_TCP_SECURITY", S::Keyword{&Settings::tcp_security, {"ticket", "tls"}},
        "ticket: a data connection begins with a one-time ticket; tls: it is also encrypted"},
-      {"GYRE_TCP_SOCKETS", S::Integer{&Settings::tcp_sockets, 1, 8},
+      {"GYRE_TCP_SOCKETS", S::Integer{&Settings::tcp_sockets, 1, Settings::max_tcp_sockets},
        "sockets of a tcp connection, over the interfaces that GYRE_SOCKET_IFNAME names, in turn; a "
        "faster one carries more. The same on all ranks"},
       {"GYRE_TOPO_FILE", S::Text{&Settings::topology_file},

@@ -1,5 +1,7 @@
 #include "lib/transport/endpoint.h"
 
+#include "lib/base/settings.h"
+
 #include <fmt/core.h>
 
 #include <bit>
@@ -12,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the encoding is little-endian");
 
 constexpr std::size_t max_places = 8;
-constexpr std::size_t max_further_tickets = 7;
+constexpr std::size_t max_further_tickets = Settings::max_tcp_sockets - 1;
 constexpr std::size_t max_text_bytes = 255;
 
 struct EndpointHead {

@@ -132,6 +132,8 @@ int megabits_per_s(const FileDescriptor& socket, const std::string& name) {
   return megabits <= INT_MAX ? static_cast<int>(megabits) : 0;  // SPEED_UNKNOWN is -1
 }
 
+bool is_by_name(std::string_view wanted) { return !wanted.empty() && wanted.front() != '^'; }
+
 }  // namespace
 
 // Not getifaddrs: it ends the process (glibc's "Unexpected error 9 on netlink descriptor") when
@@ -183,12 +185,6 @@ bool is_container_bridge(std::string_view name) {
   return std::ranges::any_of(usual,
                              [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
-
-namespace {
-
-bool is_by_name(std::string_view wanted) { return !wanted.empty() && wanted.front() != '^'; }
-
-}  // namespace
 
 Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> interfaces,
                                                  std::string_view wanted, std::string_view family,

@@ -132,8 +132,7 @@ class TwoNics(Network):
             for place, devices in ((host, (INTERFACE, SECOND)),
                                    (self.hosts, (self.port(host), port))):
                 for device, rate in zip(devices, (self.RATE, self.SECOND_RATE)):
-                    self.call(self.on(place, ["tc", "qdisc", "replace", "dev", device, "root",
-                                              *two_hosts.shaping.bucket(rate)]))
+                    self.shape_device(place, device, rate)
 
     @staticmethod
     def second_port(host):

@@ -134,6 +134,11 @@ class Hosts:
         for host in range(len(self.addresses)):
             self.call(self.on(host, ["sh", "-c", 'echo "$1" > "$2"', "sh", name, CONGESTION]))
 
+    def shape_device(self, host, device, rate):
+        """What it sends."""
+        self.call(self.on(host, ["tc", "qdisc", "replace", "dev", device, "root",
+                                 *shaping.bucket(rate)]))
+
     def lay_cables(self):
         raise NotImplementedError
 
@@ -206,11 +211,10 @@ class TwoHosts(Hosts):
         """Each cable carries its rate, in both directions."""
         for cable, rate in zip(self.cables, rates, strict=True):
             for host in range(2):
-                self.call(self.on(host, ["tc", "qdisc", "replace", "dev", cable, "root",
-                                         *shaping.bucket(rate)]))
+                self.shape_device(host, cable, rate)
 
-    def cut(self, host, cable=INTERFACE):
-        self.call(self.on(host, ["ip", "link", "set", cable, "down"]))
+    def cut(self, host):
+        self.call(self.on(host, ["ip", "link", "set", INTERFACE, "down"]))
 
 
 class SwitchedHosts(Hosts):
@@ -238,8 +242,7 @@ class SwitchedHosts(Hosts):
         """Each host's cable carries its rate, in both directions; one rate is for all."""
         for host, rate in enumerate(rates if len(rates) > 1 else rates * self.hosts):
             for place, device in ((host, INTERFACE), (self.hosts, self.port(host))):
-                self.call(self.on(place, ["tc", "qdisc", "replace", "dev", device, "root",
-                                          *shaping.bucket(rate)]))
+                self.shape_device(place, device, rate)
 
     def lay_cable(self, host):
         """Between a host and the switch."""

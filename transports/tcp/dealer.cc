@@ -25,9 +25,8 @@ constexpr std::int64_t look_again_ns = 100'000;
 }  // namespace
 
 bool Dealer::deal(std::vector<SendingRail>& rails) {
-  if (next_ == committed()) return false;
+  if (next_ == committed() || std::ranges::none_of(rails, &SendingRail::is_free)) return false;
   const MessageRun run = next_run(rails.size() == 1);
-  if (std::ranges::none_of(rails, &SendingRail::is_free)) return false;
   if (rails.size() == 1) return give(rails.front(), run), true;
   const std::uint64_t bytes = bytes_between(run.first, run.end);
   if (bytes < min_looked_at_bytes) return give_to_fastest(rails, run);
@@ -37,7 +36,7 @@ bool Dealer::deal(std::vector<SendingRail>& rails) {
   look(rails, now_ns);
   const std::uint32_t first_bytes = fifo_.note(run.first).bytes;
   if (first_bytes >= min_shared_bytes && share(rails, first_bytes)) return true;
-  return give_if_it_helps(rails, run);
+  return give_if_it_helps(rails, run, bytes);
 }
 
 std::uint64_t Dealer::bytes_between(std::uint64_t first, std::uint64_t end) const {
@@ -86,9 +85,7 @@ bool Dealer::share(std::vector<SendingRail>& rails, std::uint32_t bytes) {
   for (SendingRail& rail : rails)
     if (rail.is_free()) free_rails[count++] = &rail;
   std::span sharing(free_rails.data(), count);
-  const auto pace = [&](const SendingRail* rail) {
-    return rail->pace().bytes_per_ns() > 0 ? rail->pace().bytes_per_ns() : guess_;
-  };
+  const auto pace = [&](const SendingRail* rail) { return rail->pace().bytes_per_ns_or(guess_); };
   double end_ns = 0;
   const auto part = [&](const SendingRail* rail) {
     return end_ns * pace(rail) - static_cast<double>(rail->pace().backlog_bytes());
@@ -117,8 +114,8 @@ bool Dealer::share(std::vector<SendingRail>& rails, std::uint32_t bytes) {
   return true;
 }
 
-bool Dealer::give_if_it_helps(std::vector<SendingRail>& rails, const MessageRun& run) {
-  const std::uint64_t bytes = bytes_between(run.first, run.end);
+bool Dealer::give_if_it_helps(std::vector<SendingRail>& rails, const MessageRun& run,
+                              std::uint64_t bytes) {
   const auto by_end = [&](const SendingRail& rail) { return ns_for(rail, bytes); };
   const auto free_by_end = [&](const SendingRail& rail) {
     return rail.is_free() ? by_end(rail) : std::numeric_limits<double>::infinity();

@@ -18,21 +18,23 @@ class Dealer {
 
   // The first message that no rail has.
   std::uint64_t next() const { return next_; }
-  // Gives rails that are free something to do. False: there is nothing, or it is better to wait.
-  bool deal(std::vector<SendingRail>& rails);
-
- private:
+  // Behind the last message that the executor has committed.
   std::uint64_t committed() const {
     // This end's own memory, and its one thread.
     return fifo_.control->tail.value.load(std::memory_order_relaxed);
   }
+  // Gives rails that are free something to do. False: there is nothing, or it is better to wait.
+  bool deal(std::vector<SendingRail>& rails);
+
+ private:
   std::uint64_t bytes_between(std::uint64_t first, std::uint64_t end) const;
   MessageRun next_run(bool is_alone) const;
   void give(SendingRail& rail, const MessageRun& run);
   bool give_to_fastest(std::vector<SendingRail>& rails, const MessageRun& run);
   void look(std::vector<SendingRail>& rails, std::int64_t now_ns);
   bool share(std::vector<SendingRail>& rails, std::uint32_t bytes);
-  bool give_if_it_helps(std::vector<SendingRail>& rails, const MessageRun& run);
+  bool give_if_it_helps(std::vector<SendingRail>& rails, const MessageRun& run,
+                        std::uint64_t bytes);
   double ns_for(const SendingRail& rail, std::uint64_t more) const {
     return rail.pace().ns_for(rail.left_bytes(fifo_) + more, guess_);
   }

@@ -5,8 +5,8 @@
 
 #include "lib/base/owned.h"
 #include "lib/base/status.h"
-#include "lib/transport/endpoint.h"
 #include "lib/transport/lost_knocks.h"
+#include "lib/transport/transport.h"
 
 #include <cstdint>
 #include <optional>

@@ -46,8 +46,6 @@ class InboundMessages {
   bool is_drained() const {
     return fifo_.control->head.value.load(std::memory_order_relaxed) == out_.tail();
   }
-  // The same as this end knows it, which looks anew only if it must.
-  bool all_released() { return out_.drained(); }
   // A message has begun to come that is not committed.
   bool has_gap() const { return begun_ > 0; }
 

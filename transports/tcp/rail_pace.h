@@ -13,12 +13,12 @@ class RailPace {
   void look(const Deliveries& seen, std::int64_t now_ns);
   // 0: nothing is known, or nothing recent.
   double bytes_per_ns() const { return bytes_per_ns_; }
+  double bytes_per_ns_or(double guess) const { return bytes_per_ns_ > 0 ? bytes_per_ns_ : guess; }
   std::uint64_t backlog_bytes() const { return backlog_bytes_; }
   // Until what the kernel had at the last look and these bytes have been delivered. `guess`: how
   // fast, where nothing is known.
   double ns_for(std::uint64_t bytes, double guess) const {
-    return static_cast<double>(backlog_bytes_ + bytes) /
-           (bytes_per_ns_ > 0 ? bytes_per_ns_ : guess);
+    return static_cast<double>(backlog_bytes_ + bytes) / bytes_per_ns_or(guess);
   }
 
  private:

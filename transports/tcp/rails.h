@@ -4,6 +4,7 @@
 
 #include "lib/base/status.h"
 #include "lib/transport/transport.h"
+#include "transports/tcp/secure_stream.h"
 
 #include <fmt/core.h>
 
@@ -14,6 +15,15 @@
 #include <vector>
 
 namespace gyre::transport {
+
+// What one of them needs to know of the link.
+struct RailTerms {
+  std::int32_t peer = 0;
+  std::int64_t liveness_ns = 0;
+  bool is_one_of_several = false;
+  std::uint64_t first_message = 0;
+  StreamSecurity security;
+};
 
 template <typename Rail>
 class Rails {

@@ -32,7 +32,7 @@ Status TcpReceiver::progress() {
 void TcpReceiver::arm(WaitSet& set) {
   if (!rails_.error().ok()) return;
   // This end waits for a message that will not come.
-  if (closed_ && inbound_.all_released()) {
+  if (at_end()) {
     const Status closed(Code::RemoteError, "the peer closed the connection");
     static_cast<void>(rails_.fail(closed));
     return;

@@ -41,16 +41,11 @@ void TcpSender::release_sent() {
   for (; sent > 0; --sent) leaving_.release();
 }
 
-std::uint64_t TcpSender::committed() const {
-  // This end's own memory, and its one thread.
-  return memory_->view.control->tail.value.load(std::memory_order_relaxed);
-}
-
 bool TcpSender::holds_bytes() const {
   return std::ranges::any_of(rails_.all(), &SendingRail::holds_bytes);
 }
 
-bool TcpSender::flushed() const { return leaving_.head() == committed() && !holds_bytes(); }
+bool TcpSender::flushed() const { return leaving_.head() == dealer_.committed() && !holds_bytes(); }
 
 // What came later left later, and whoever committed it goes on until all has left.
 bool TcpSender::flushed_to(std::uint64_t tail) const {
@@ -60,7 +55,7 @@ bool TcpSender::flushed_to(std::uint64_t tail) const {
 
 void TcpSender::arm(WaitSet& set) {
   // Messages that no rail has yet wait for one that is busy, if there is one.
-  const bool may_go = ready() && dealer_.next() != committed() &&
+  const bool may_go = ready() && dealer_.next() != dealer_.committed() &&
                       std::ranges::all_of(rails_.all(), &SendingRail::is_free);
   for (const SendingRail& rail : rails_.all()) rail.arm(set, may_go);
 }

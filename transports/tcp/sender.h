@@ -47,7 +47,6 @@ class TcpSender final : public Connection, private Carrier {
 
   void release_sent();
   bool holds_bytes() const;
-  std::uint64_t committed() const;
 
   const std::shared_ptr<FifoMemory> memory_;
   std::vector<LentParts> lent_;  // by slot; the executor writes it

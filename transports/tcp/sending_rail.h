@@ -8,7 +8,7 @@
 #include "transports/tcp/byte_stream.h"
 #include "transports/tcp/dialer.h"
 #include "transports/tcp/rail_pace.h"
-#include "transports/tcp/secure_stream.h"
+#include "transports/tcp/rails.h"
 #include "transports/tcp/shared_socket.h"
 #include "transports/tcp/wire.h"
 
@@ -18,15 +18,6 @@
 #include <string>
 
 namespace gyre::transport {
-
-// What one rail needs to know of the link.
-struct RailTerms {
-  std::int32_t peer = 0;
-  std::int64_t liveness_ns = 0;
-  bool is_one_of_several = false;
-  std::uint64_t first_message = 0;
-  StreamSecurity security;
-};
 
 // Messages before `end`, or a part of one.
 struct MessageRun {

@@ -2,6 +2,7 @@
 // the conditions for accepting one. Version 3. A change of layout or meaning is a new version.
 #pragma once
 
+#include "lib/base/settings.h"
 #include "lib/transport/transport.h"
 
 #include <bit>
@@ -36,7 +37,7 @@ inline constexpr std::uint32_t wire_magic = 0x31575947;  // "GYW1" in memory
 inline constexpr std::uint16_t wire_version = 3;
 
 // Sockets of a connection.
-inline constexpr std::size_t max_rails = 8;
+inline constexpr std::size_t max_rails = Settings::max_tcp_sockets;
 
 namespace wire_flag {
 // It is final: every receiver stores it as it comes. Without this one, some only.
