@@ -128,27 +128,23 @@ std::vector<bool> evenness(const Plan& plan) {
   return plan.equal_chunks() ? std::vector<bool>{true} : std::vector<bool>{true, false};
 }
 
+// At the smallest depth: a deeper FIFO allows more moves, and changes nothing that arrives
+// (symbolic_run.h). Without a limit first, so that other faults are not reported as deadlocks.
 Status run_staged(SymbolicRun& symbolic_run, const Plan& plan, std::uint64_t seed) {
-  const std::uint32_t min_depth = plan.min_depth();
-  for (const bool in_place : {false, true}) {
-    for (const bool even : evenness(plan)) {
-      GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::staged, true, seed}));
-      for (const std::uint32_t depth : {min_depth, min_depth + 1, 8U}) {
-        GYRE_TRY(run(symbolic_run, {depth, in_place, even, DeliveryPolicy::staged, false, ++seed}));
-      }
-    }
-  }
+  const std::uint32_t depth = plan.min_depth();
+  GYRE_TRY(run(symbolic_run, {0, false, true, DeliveryPolicy::staged, true, seed++}));
+  for (const bool in_place : {false, true})
+    for (const bool even : evenness(plan))
+      GYRE_TRY(run(symbolic_run, {depth, in_place, even, DeliveryPolicy::staged, true, seed++}));
   return {};
 }
 
 Status run_direct(SymbolicRun& symbolic_run, const Plan& plan, bool in_place, std::uint64_t seed) {
-  const std::uint32_t min_depth = plan.min_depth();
-  for (const bool even : evenness(plan)) {
-    GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::direct, true, seed}));
-    GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::mixed, true, ++seed}));
-    GYRE_TRY(run(symbolic_run, {min_depth, in_place, even, DeliveryPolicy::direct, false, ++seed}));
-    GYRE_TRY(run(symbolic_run, {0, in_place, even, DeliveryPolicy::carried, true, ++seed}));
-  }
+  const std::uint32_t depth = plan.min_depth();
+  for (const bool even : evenness(plan))
+    for (const auto delivering :
+         {DeliveryPolicy::direct, DeliveryPolicy::mixed, DeliveryPolicy::carried})
+      GYRE_TRY(run(symbolic_run, {depth, in_place, even, delivering, true, seed++}));
   return {};
 }
 

@@ -56,6 +56,7 @@ void Machine::add(const Grid& grid) {
       start(*fiber);
       block->threads.push_back(std::move(fiber));
     }
+    open_blocks_.push_back(block.get());
     blocks_.push_back(std::move(block));
   }
 }
@@ -138,8 +139,9 @@ void Machine::end_grid() {
   if (!grid->on_end) return;
   drain_everything();
   std::vector<std::size_t> blocks = {block().number};
-  for (const auto& other : blocks_)
+  for (const Block* const other : open_blocks_)
     if (other->grid == grid) blocks.push_back(other->number);
+  std::erase_if(open_blocks_, [grid](const Block* other) { return other->grid == grid; });
   if (options_.watches_races) watch_.gather(blocks);
   grid->on_end();
 }
@@ -157,7 +159,7 @@ void Machine::wait_for(WaitingFor what, std::uint32_t link) {
 // behind.
 Fiber& Machine::pick() {
   if (silent_turns_ == 0 && switches_ > behind_until_ && random_() % 512 == 0) {
-    behind_ = blocks_[random_.below(blocks_.size())].get();
+    behind_ = open_blocks_[random_.below(open_blocks_.size())];
     behind_until_ = switches_ + random_.below(64 * ready_.size() + 1);
   }
   for (int attempt = 0; attempt < 8; ++attempt) {
@@ -388,7 +390,7 @@ void Machine::drain_some(Block& here, Fiber& fiber) {
 
 bool Machine::drain_everything() {
   bool any = false;
-  for (auto& here : blocks_) {
+  for (Block* const here : open_blocks_) {
     any |= !here->pending.empty() || !here->lines.empty();
     here->pending.drain_all(here->seen);
     while (!here->lines.empty()) drain_line(*here, 0);

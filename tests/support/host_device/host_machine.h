@@ -118,6 +118,7 @@ class Machine {
   QuickRandom random_;
   std::deque<Grid> arrived_;  // grids that came later
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<Block*> open_blocks_;  // of grids that have not ended, or whose end nobody hears of
   RaceWatch watch_;
   LineMemory line_memory_;
   std::string wrong_;                                  // the first race or misaligned access
