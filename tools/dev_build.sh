@@ -1,5 +1,5 @@
 # Build folders, for tools/dev: how they are configured, with or without CUDA's kernels, and built,
-# and how a suite of tests is run in one. Finding and installing what is needed is tools/dev's.
+# and how a suite of tests is run in one. dev_machine.sh finds and installs what is needed.
 
 # A compilation takes up to a gigabyte: as many at once as memory allows.
 jobs() {

@@ -8,9 +8,10 @@ alike, and none always follows one that lets a core rest. Medians are compared.
 
 "two that do not communicate" is the floor: the time that DDP adds to it is exposed communication.
 No library can save all of it. "two that only meet" wait for each other at the end of each backward
-pass and reduce nothing; so their optimizers use the memory at the same time. Each backend runs
-without and with a communication hook that averages in the reduction (Gyre's own is
-gyre_torch.average_gradients); its best setting counts.
+pass and reduce nothing; so their optimizers use the memory at the same time. Gyre averages by its
+own communication hook without being asked; beside it, DDP divides before the sum, as it does where
+there is no hook. gloo runs without a hook, and with one that averages in the reduction. The best
+setting of each backend counts.
 """
 
 import argparse
@@ -143,17 +144,22 @@ def take_turns(ways, options):
     return found
 
 
+def divide_first(model):
+    import torch.distributed as dist
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+
+
 def measure(options):
-    import gyre_torch
     rank, groups = pair.join()
-    hooks = {"gyre": gyre_torch.average_gradients, "gloo": average_by_gloo}
+    others = {"gyre": ("divided first", divide_first), "gloo": ("hook", average_by_gloo)}
     ways = [Way(ALONE, options), Way(FLOOR, options, groups["gyre"], 25.0, synchronises=False),
             Way(MEET, options, groups["gyre"], 25.0, hook=only_meet)]
     for name, group in groups.items():
         for size in options.bucket_mb:
             plain = f"2 by {name}, {size:g} MB"
+            other, hook = others[name]
             ways += [Way(plain, options, group, size),
-                     Way(plain + ", hook", options, group, size, hook=hooks[name])]
+                     Way(f"{plain}, {other}", options, group, size, hook=hook)]
     pair.leave(rank, {"parameters": ways[0].parameters, "times": take_turns(ways, options)})
 
 
@@ -179,12 +185,12 @@ def show(launches, options):
     by_launch = [over_floor(medians_of([one])) for one in launches]
     print(f"{launches[0]['parameters'] / 1e6:.2f} M parameters, {options.batch} examples a rank "
           "and step")
-    print(f"{'':28} {'ms a step':>10} {'over floor':>11} {'(of launches)':>17} "
+    print(f"{'':31} {'ms a step':>10} {'over floor':>11} {'(of launches)':>17} "
           f"{'examples/s against the floor':>29}")
     for name, took in medians.items():
         ranks = 1 if name == ALONE else 2
         least, most = (of(one[name] for one in by_launch) for of in (min, max))
-        print(f"{name:28} {took:10.2f} {over[name]:10.1f}% "
+        print(f"{name:31} {took:10.2f} {over[name]:10.1f}% "
               f"{f'{least:.1f} to {most:.1f}%':>17} {ranks / 2 * floor / took:28.3f}x")
     best = {backend: min(took for name, took in medians.items() if f"by {backend}" in name)
             for backend in ("gyre", "gloo")}

@@ -63,9 +63,6 @@ def share_out(task, job, options):
     wrapped = nn.parallel.DistributedDataParallel(
         model, process_group=job.group, bucket_cap_mb=options.bucket_mb,
         gradient_as_bucket_view=True)
-    if has_shared_memory(job, options):
-        import gyre_torch
-        gyre_torch.average_gradients(wrapped)
     if options.parallel == "ddp":
         optimizer = optimizer_of(wrapped.parameters())
     else:

@@ -82,8 +82,8 @@ def parser_of(description, **defaults):
     parser.add_argument("--bucket-mb", type=float, default=5,
                         help="size of DDP's buckets (default: %(default)s)")
     parser.add_argument("--plain", action="store_true",
-                        help="use DDP and FSDP2 over Gyre as over other backends, without "
-                        "gyre_torch.average_gradients and memory of the process group")
+                        help="use FSDP2 over Gyre as over other backends, without memory of the "
+                        "process group")
     parser.add_argument("--every", type=int, default=10, help="steps between lines (default: 10)")
     parser.add_argument("--json", metavar="FILE", help="losses and times of the steps, and scores")
     parser.add_argument("--plot", metavar="FILE", help="the loss over time (needs matplotlib)")

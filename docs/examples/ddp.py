@@ -2,7 +2,6 @@
 
     torchrun --nproc-per-node 2 ddp.py
 """
-import gyre_torch  # the backend "gyre"
 import torch
 import torch.distributed as dist
 
@@ -17,7 +16,6 @@ targets = points[:, :1] * points[:, 1:]
 
 model = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 model = torch.nn.parallel.DistributedDataParallel(model)  # gradients: the mean over all ranks
-gyre_torch.average_gradients(model)                       # the same in less time, on one host
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
 losses = []

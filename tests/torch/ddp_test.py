@@ -2,6 +2,7 @@
 
 import copy
 import os
+import subprocess
 import sys
 
 import pytest
@@ -86,8 +87,7 @@ def test_unused_parameters(rank, size):
 def average(model, leaves_no_core):
     """By the hook, as on a host whose cores are all busy, or on one that has some to spare."""
     import gyre_torch
-    gyre_torch._leaves_no_core = lambda group: leaves_no_core
-    gyre_torch.average_gradients(model)
+    gyre_torch.gradients.average(gyre_torch._C, model, at_the_last=leaves_no_core)
 
 
 @pytest.mark.parametrize("leaves_no_core", [None, False, True])
@@ -142,6 +142,86 @@ def test_the_averaging_hook_equals_one_process(rank, size):
         for one, other in zip(found, expected):
             assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
         assert lies_in_shared_memory(ours.module[2].weight.grad) == views
+
+
+def has_gyres_hook(model):
+    from gyre_torch import gradients
+    return model in gradients._averaged
+
+
+@on_ranks(2)
+def test_a_model_on_the_cpu_gets_the_averaging_hook_by_itself(rank, size):
+    model, features, targets = model_and_data()
+    expected = train(copy.deepcopy(model), features, targets)
+    ours = DistributedDataParallel(copy.deepcopy(model), gradient_as_bucket_view=True)
+    if rank == 0:  # it may be asked alone: the ranks meet in the backward pass
+        with torch.no_grad():
+            ours(features)
+    found = train(ours, share(features, rank, size), share(targets, rank, size))
+    assert has_gyres_hook(ours) and lies_in_shared_memory(ours.module[2].weight.grad)
+    for one, other in zip(found, expected):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+    with pytest.raises(RuntimeError, match="can only be called once"):
+        ours.register_comm_hook(None, nameless(None))
+
+
+@on_ranks(2)
+def test_no_other_model_gets_it(rank, size):
+    called = []
+
+    def zeros(_, bucket):
+        called.append(bucket.index())
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer().zero_())
+        return done
+
+    theirs = DistributedDataParallel(torch.nn.Linear(3, 3))
+    theirs.register_comm_hook(None, zeros)
+    half = DistributedDataParallel(torch.nn.Linear(3, 3).to(torch.float16))
+    elsewhere = DistributedDataParallel(torch.nn.Linear(3, 3),
+                                        process_group=dist.new_group(backend="gloo"))
+    for model in (theirs, half, elsewhere):
+        data = torch.ones(2, 3, dtype=next(model.parameters()).dtype)
+        model(data * (rank + 1)).sum().backward()
+        assert not has_gyres_hook(model)
+    assert called and theirs.module.weight.grad.eq(0).all()
+    assert half.module.weight.grad.eq(3).all() and elsewhere.module.weight.grad.eq(3).all()
+
+
+@on_ranks(2)
+def test_a_mean_of_the_ranks_that_are_left_is_not_the_hooks(rank, size):
+    def pass_over(model, count):
+        with model.join(divide_by_initial_world_size=False):
+            for _ in range(count):
+                model.zero_grad()
+                model(torch.ones(1, 1)).sum().backward()
+
+    first = DistributedDataParallel(torch.nn.Linear(1, 1))
+    pass_over(first, 1 + rank)  # a rank is left alone: the mean is its own
+    assert not has_gyres_hook(first) and (rank == 0 or first.module.weight.grad == 1)
+    first(torch.ones(1, 1)).sum().backward()
+    later = DistributedDataParallel(torch.nn.Linear(1, 1))
+    later(torch.ones(1, 1)).sum().backward()
+    with pytest.raises(ValueError, match="divide_by_initial_world_size=False.*GYRE_TORCH_DDP"):
+        pass_over(later, 1)
+    with later.join():
+        later(torch.ones(1, 1)).sum().backward()
+
+
+def with_the_switch(rank, size):
+    ours = DistributedDataParallel(torch.nn.Linear(3, 3))
+    ours(torch.ones(2, 3)).sum().backward()
+    assert not has_gyres_hook(ours)
+    assert ours.module.weight.grad.eq(2).all()
+
+
+def test_a_switch_leaves_the_hook_out(monkeypatch):
+    monkeypatch.setenv("GYRE_TORCH_DDP", "plain")
+    assert run_apart(with_the_switch, 2, limit_s=30, fresh=True) == [("fine", 0)] * 2
+    monkeypatch.setenv("GYRE_TORCH_DDP", "averge")
+    said = subprocess.run([sys.executable, "-c", "import gyre_torch"], capture_output=True,
+                          text=True, check=False).stderr
+    assert "GYRE_TORCH_DDP is 'averge': it takes 'average' or 'plain'" in said
 
 
 @on_ranks(2)

@@ -6,13 +6,11 @@ PyTorch finds the backend by the entry point `torch.distributed.backends` from 2
 
 import atexit
 import datetime
-import os
-import socket
 
 import torch
 import torch.distributed
 
-from . import instead, native
+from . import gradients, instead, native
 from .instead import take_over  # noqa: F401
 
 _C = native.load()
@@ -44,41 +42,16 @@ def create(store, rank, size, timeout=datetime.timedelta(minutes=30), group=""):
     return _C.create(store, rank, size, timeout, group)
 
 
-def _leaves_no_core(group):
-    """Whether the ranks of the group are all on this host, and keep all its cores busy: then there
-    is none that could reduce beside the backward pass. All ranks have to ask."""
-    facts = (socket.gethostname(), torch.get_num_threads(), len(os.sched_getaffinity(0)))
-    everywhere = [None] * group.size()
-    torch.distributed.all_gather_object(everywhere, facts, group=group)
-    hosts, threads, cores = zip(*everywhere)
-    # Ranks that are bound to fewer cores than the host has are bound to their own.
-    bound = max(cores) < os.cpu_count()
-    return len(set(hosts)) == 1 and sum(threads) >= (sum(cores) if bound else max(cores))
-
-
 def average_gradients(model):
-    """Has a DistributedDataParallel average its gradients as it does by itself, in less time.
+    """Has a DistributedDataParallel average its gradients by Gyre's communication hook in C++.
 
-        model = DistributedDataParallel(model, bucket_cap_mb=5, gradient_as_bucket_view=True)
-        gyre_torch.average_gradients(model)  # all ranks, before the first backward pass
-
-    It is a communication hook in C++, and DDP takes one hook. The mean is formed by the reduction,
-    which saves a pass over the gradients, and buckets of the CPU are moved to memory that peers of
-    this host reach directly, once each: addresses in them that somebody keeps (p.grad.numpy() with
-    gradient_as_bucket_view=True) are not theirs any more. Where ranks of one host keep all its
-    cores busy (call torch.set_num_threads first), another thread would only take turns with that of
-    the backward pass: so a bucket is begun when it is ready, and the thread reduces all of them at
-    the last one, those of ranks that are late as well as its own. Buckets of a few MB are best.
+    A model on the CPU gets it by itself (gradients.py), unless GYRE_TORCH_DDP=plain. This call is
+    for models on devices, for gradients of half precision, and to be sure: it fails where the hook
+    cannot be. All ranks call it, before the first forward pass.
     """
-    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        raise TypeError("gyre: average_gradients takes a DistributedDataParallel, not a "
-                        f"{type(model).__name__}")
-    group = model.process_group
-    device = next(model.parameters()).device
-    backend = group._get_backend(device)
-    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, PyTorch's wrapper is around it.
-    _C.average(model.reducer, getattr(backend, "wrapped_pg", backend), _leaves_no_core(group))
+    gradients.average(_C, model)
 
 
 register()
+gradients.average_by_default(_C)
 atexit.register(_C.shut_down)

@@ -3,7 +3,11 @@
 #include "tools/pytorch/src/process_group_gyre.h"
 #include "tools/pytorch/src/shutdown_hook.h"
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/csrc/utils/pybind.h>
 
@@ -38,16 +42,20 @@ PYBIND11_MODULE(_C, module) {
       pybind11::arg("store"), pybind11::arg("rank"), pybind11::arg("size"),
       pybind11::arg("timeout"), pybind11::arg("group") = "",
       pybind11::call_guard<pybind11::gil_scoped_release>());
+  // `cores`: the fields of RankCores, in their order.
   module.def(
       "average",
       [](c10d::Reducer& reducer, const c10::intrusive_ptr<c10d::Backend>& backend,
-         bool leaves_no_core) {
+         const std::array<std::int64_t, 4>& cores, std::optional<bool> at_the_last) {
         using gyre_torch::AverageHook;
-        const auto when =
-            leaves_no_core ? AverageHook::When::at_the_last : AverageHook::When::beside;
-        reducer.register_comm_hook(std::make_unique<AverageHook>(gyre_of(backend), when));
+        std::optional<AverageHook::When> when;
+        if (at_the_last)
+          when = *at_the_last ? AverageHook::When::at_the_last : AverageHook::When::beside;
+        const gyre_torch::RankCores own{cores[0], cores[1], cores[2], cores[3]};
+        reducer.register_comm_hook(std::make_unique<AverageHook>(gyre_of(backend), own, when));
       },
-      pybind11::arg("reducer"), pybind11::arg("backend"), pybind11::arg("leaves_no_core"));
+      pybind11::arg("reducer"), pybind11::arg("backend"), pybind11::arg("cores"),
+      pybind11::arg("at_the_last") = std::nullopt);
   module.def(
       "shut_down", [] { gyre_torch::ShutdownHook::shared().say(); },
       pybind11::call_guard<pybind11::gil_scoped_release>());
