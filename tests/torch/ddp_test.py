@@ -165,6 +165,30 @@ def test_a_model_on_the_cpu_gets_the_averaging_hook_by_itself(rank, size):
         ours.register_comm_hook(None, nameless(None))
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@on_ranks(2)
+def test_calls_between_buckets_see_them_begun_alone(rank, size, is_async):
+    """A layer's own collective comes when one bucket is begun, and another is not."""
+    model, features, targets = model_and_data()
+    expected = train(copy.deepcopy(model), features, targets)
+    sums = []
+
+    def call(*_):
+        ones = torch.ones(100)
+        work = dist.all_reduce(ones, async_op=is_async)
+        if is_async:
+            work.wait()
+        sums.append(ones.sum().item())
+
+    ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=0.005)
+    average(ours, True)
+    ours.module[2].register_full_backward_hook(call)
+    found = train(ours, share(features, rank, size), share(targets, rank, size))
+    assert sums == [100 * size] * 5
+    for one, other in zip(found, expected):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 @on_ranks(2)
 def test_no_other_model_gets_it(rank, size):
     called = []

@@ -177,6 +177,11 @@ def step_once_less_in_ddp(rank, size):
     dist.all_gather([torch.zeros(3) for _ in range(size)], torch.ones(3))
 
 
+def step_once_less_in_averaged(rank, size):
+    train(as_averaged, size, steps=4 - rank)
+    dist.all_gather([torch.zeros(3) for _ in range(size)], torch.ones(3))
+
+
 def step_once_less_in_fsdp(rank, size):
     train(as_fsdp, size, steps=4 - rank)
     dist.all_reduce(torch.ones(3))
@@ -184,6 +189,7 @@ def step_once_less_in_fsdp(rank, size):
 
 @pytest.mark.parametrize("stepping, operations", [
     (step_once_less_in_ddp, ["gyreAllReduce", "gyreAllGather"]),
+    (step_once_less_in_averaged, ["gyreAllReduce", "gyreAllGather"]),
     (step_once_less_in_fsdp, ["gyreAllGather", "gyreAllReduce"])])
 def test_one_step_less_shows_both_calls(stepping, operations):
     for text, code in run(stepping, 2):

@@ -65,30 +65,30 @@ CommQueues::CommQueuePair CommQueues::join(at::Device device) {
   return made;
 }
 
-std::shared_ptr<HostCommQueue> CommQueues::open_driven(std::size_t index) {
+std::shared_ptr<HostCommQueue> CommQueues::open_for_caller(std::size_t index) {
   constexpr std::size_t most = 8;
   const std::size_t place = index % most;
-  check_process();
+  const std::shared_ptr<CommQueue> first = open(at::kCPU, Use::collectives);
+  if (place == 0) return std::static_pointer_cast<HostCommQueue>(first);
   {
     const std::lock_guard lock(mutex_);
-    if (place < driven_.size()) return driven_[place];
+    if (place <= twins_.size()) return twins_[place - 1];
   }
-  const std::shared_ptr<CommQueue> first = open(at::kCPU, Use::collectives);
   std::unique_ptr<StoreCommunicator> twin;
   {
     const std::lock_guard order(first->order());
     twin = first->communicator().twin();
   }
-  auto queue = std::make_shared<HostCommQueue>(std::move(twin), HostCommQueue::Drive::callers);
+  auto queue = std::make_shared<HostCommQueue>(std::move(twin));
   ShutdownHook::shared().enlist(queue);
   const std::lock_guard lock(mutex_);
-  if (!left_) driven_.push_back(queue);
+  if (!left_) twins_.push_back(queue);
   return queue;
 }
 
 std::vector<std::shared_ptr<CommQueue>> CommQueues::all() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<CommQueue>> found(driven_.begin(), driven_.end());
+  std::vector<std::shared_ptr<CommQueue>> found(twins_.begin(), twins_.end());
   for (const auto& [device, pair] : pairs_) {
     found.push_back(pair.collectives);
     found.push_back(pair.transfers);
@@ -98,12 +98,12 @@ std::vector<std::shared_ptr<CommQueue>> CommQueues::all() {
 
 void CommQueues::leave() {
   std::map<int, CommQueuePair> last;  // they end without the lock
-  std::vector<std::shared_ptr<HostCommQueue>> last_driven;
+  std::vector<std::shared_ptr<HostCommQueue>> last_twins;
   if (!birth_.is_this()) return;
   const std::lock_guard lock(mutex_);
   left_ = true;
   last.swap(pairs_);
-  last_driven.swap(driven_);
+  last_twins.swap(twins_);
 }
 
 }  // namespace gyre_torch

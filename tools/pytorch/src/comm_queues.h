@@ -25,9 +25,10 @@ class CommQueues {
   // The queue for tensors there. The first time that a device is named, on any rank, all ranks have
   // to come, each with a device of its own or not: their first ones are together, and so on.
   std::shared_ptr<CommQueue> open(at::Device device, Use use);
-  // Queues of host memory that callers drive, a few, which operations that are begun side by side
-  // take in turn: on one, the next would not begin before the last is over. Collective.
-  std::shared_ptr<HostCommQueue> open_driven(std::size_t index);
+  // For operations that callers begin side by side and go on with: the queue of collectives and a
+  // few more, in turn. On one, the next would not begin before the last is over. The first one
+  // shows ranks that call something else instead. Collective.
+  std::shared_ptr<HostCommQueue> open_for_caller(std::size_t index);
   std::vector<std::shared_ptr<CommQueue>> all();
   // Who is inside a call keeps its queue until that is over.
   void leave();
@@ -51,7 +52,7 @@ class CommQueues {
   std::size_t joined_ = 0;
   std::mutex mutex_;                    // of what follows, and never held while anything waits
   std::map<int, CommQueuePair> pairs_;  // by Gyre's number of the device
-  std::vector<std::shared_ptr<HostCommQueue>> driven_;
+  std::vector<std::shared_ptr<HostCommQueue>> twins_;  // of that of collectives
   bool left_ = false;
 };
 

@@ -17,18 +17,14 @@ struct HostCommQueue::EndCallback {
   std::function<gyreResult_t(gyreComm_t, gyreStream_t)> call;  // holds what Gyre uses
 };
 
-HostCommQueue::HostCommQueue(std::unique_ptr<StoreCommunicator> communicator, Drive drive)
-    : communicator_(std::move(communicator)),
-      drive_(drive),
-      in_line_(make_stream()),
-      streams_{in_line_} {}
+HostCommQueue::HostCommQueue(std::unique_ptr<StoreCommunicator> communicator)
+    : communicator_(std::move(communicator)), in_line_(make_stream(0)) {}
 
-gyreStream_t HostCommQueue::make_stream() const {
+gyreStream_t HostCommQueue::make_stream(unsigned int flags) {
   gyreStream_t stream = nullptr;
-  const unsigned int flags = drive_ == Drive::callers ? GYRE_STREAM_BY_CALLER : 0;
   TORCH_CHECK(gyreStreamCreateWithFlags(&stream, flags) == gyreSuccess,
               "gyre: ", gyreGetLastError(nullptr));
-  return stream;
+  return *streams_.insert(stream).first;
 }
 
 HostCommQueue::~HostCommQueue() {
@@ -62,11 +58,20 @@ WorkPointer HostCommQueue::carry_out(Operation operation) {
 }
 
 WorkPointer HostCommQueue::begin(Operation operation, Order order) {
+  if (by_caller_ != nullptr) go_on();  // the thread would wait for it, and nobody go on with it
+  const bool has_own = order == Order::side_by_side;
+  return begin_on(has_own ? free_stream() : in_line_, has_own, std::move(operation));
+}
+
+WorkPointer HostCommQueue::begin_by_caller(Operation operation) {
+  if (by_caller_ == nullptr) by_caller_ = make_stream(GYRE_STREAM_BY_CALLER);
+  return begin_on(by_caller_, false, std::move(operation));
+}
+
+WorkPointer HostCommQueue::begin_on(gyreStream_t stream, bool has_own, Operation operation) {
   forget_ended();
   CompletionThreads::shared().be_ready();
   auto work = work_for(operation);
-  const bool has_own = order == Order::side_by_side;
-  gyreStream_t stream = has_own ? free_stream() : in_line_;
   // What may lack memory comes before the call: what it has queued goes on in any case.
   std::list<PendingOperation> pending;
   std::list<RefusedCallback> refused;
@@ -121,7 +126,7 @@ void HostCommQueue::on_end(gyreStream_t, gyreResult_t status, void* user) noexce
 }
 
 gyreStream_t HostCommQueue::free_stream() {
-  if (free_.empty()) return *streams_.insert(make_stream()).first;
+  if (free_.empty()) return make_stream(0);
   gyreStream_t stream = free_.back();
   free_.pop_back();
   return stream;
@@ -148,12 +153,12 @@ void HostCommQueue::forget_ended() {
 }
 
 // What failed has told its work.
-void HostCommQueue::go_on() { (void)gyreStreamSynchronize(in_line_); }
+void HostCommQueue::go_on() { (void)gyreStreamSynchronize(by_caller_); }
 
 bool HostCommQueue::has_ended() {
   const std::unique_lock lock(order_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  if (drive_ == Drive::callers) (void)gyreStreamQuery(in_line_);
+  if (by_caller_ != nullptr) (void)gyreStreamQuery(by_caller_);
   forget_ended();
   return under_way_.empty();
 }

@@ -12,10 +12,7 @@ namespace gyre_torch {
 
 class HostCommQueue final : public CommQueue {
  public:
-  // Who goes on with what was begun: Gyre's progress thread, or callers, in `go_on`.
-  enum class Drive { progress_thread, callers };
-  explicit HostCommQueue(std::unique_ptr<StoreCommunicator> communicator,
-                         Drive drive = Drive::progress_thread);
+  explicit HostCommQueue(std::unique_ptr<StoreCommunicator> communicator);
   // Ends what is under way if it does not end by itself within a few seconds.
   ~HostCommQueue() override;
   HostCommQueue(const HostCommQueue&) = delete;
@@ -24,8 +21,10 @@ class HostCommQueue final : public CommQueue {
   StoreCommunicator& communicator() override { return *communicator_; }
   std::mutex& order() override { return order_; }
   WorkPointer carry_out(Operation operation) override;
+  // By Gyre's progress thread. What callers have begun is done first.
   WorkPointer begin(Operation operation, Order order) override;
-  // Returns when what was begun in line is over, and does it where callers drive.
+  // In line, without a thread: a caller goes on with it, here or in any call that waits.
+  WorkPointer begin_by_caller(Operation operation);
   void go_on();
   void abort_at_end() override;
 
@@ -48,7 +47,8 @@ class HostCommQueue final : public CommQueue {
     std::unique_ptr<EndCallback> ending;
   };
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user) noexcept;
-  gyreStream_t make_stream() const;
+  gyreStream_t make_stream(unsigned int flags);
+  WorkPointer begin_on(gyreStream_t stream, bool is_its_own, Operation operation);
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
   void forget_ended();
@@ -57,11 +57,11 @@ class HostCommQueue final : public CommQueue {
   c10::intrusive_ptr<HostWork> work_for(Operation& operation) const;
 
   const std::unique_ptr<StoreCommunicator> communicator_;
-  const Drive drive_;
-  std::mutex order_;  // and of what follows
-  gyreStream_t in_line_ = nullptr;
+  std::mutex order_;                          // and of what follows
   std::unordered_set<gyreStream_t> streams_;  // all, and those that no operation has
   std::vector<gyreStream_t> free_;
+  const gyreStream_t in_line_;
+  gyreStream_t by_caller_ = nullptr;       // from its first use on
   std::list<PendingOperation> under_way_;  // and until it is forgotten, what has ended
   std::list<RefusedCallback> refused_;
   const std::shared_ptr<EndedOperations> ended_ = std::make_shared<EndedOperations>();

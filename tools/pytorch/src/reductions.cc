@@ -130,19 +130,21 @@ void ProcessGroupGyre::begin_average(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), "gyre: average takes a tensor on the CPU, not on ",
                     tensor.device());
   const ReleaseGil released;
-  const std::shared_ptr<HostCommQueue> queue = queues_.open_driven(averages_.size());
+  const std::shared_ptr<HostCommQueue> queue = queues_.open_for_caller(averages_.size());
   Operation operation = reduce_all(tensor, c10d::ReduceOp::AVG);
   const std::lock_guard order(queue->order());
   operation.description =
       describe({OpType::ALLREDUCE, "all_reduce", true, Milliseconds(0)}, operation.outputs, false);
-  averages_.emplace_back(queue, queue->begin(std::move(operation), CommQueue::Order::in_line));
+  averages_.emplace_back(queue, queue->begin_by_caller(std::move(operation)));
 }
 
 void ProcessGroupGyre::finish_averages() {
   const ReleaseGil released;
   const auto begun = std::exchange(averages_, {});
-  for (const auto& [queue, work] : begun) queue->go_on();
-  for (const auto& [queue, work] : begun) work->wait(kNoTimeout);
+  for (const auto& [queue, work] : begun) {
+    queue->go_on();
+    work->wait(kNoTimeout);  // throws: those after it may wait for a rank that does something else
+  }
 }
 
 }  // namespace gyre_torch
