@@ -169,3 +169,37 @@ def test_hooks_hear_of_failures_and_of_an_abort(listener):
     if not hasattr(torch._C._distributed_c10d.Backend, "register_abort_hook"):
         pytest.skip("this PyTorch has no abort hooks: 2.14 does")
     assert run_apart(listener, 2, limit_s=LIMIT_S) == [("fine", 0)] * 2
+
+
+def dump_at_failure(rank, size):
+    """PyTorch's flight recorder beside Gyre, and what it holds when an operation fails."""
+    import json
+    from torch._C import _distributed_c10d as c10d
+    recorder = c10d.FlightRecorderHook.attach(dist.group.WORLD)
+    dumps = []
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    backend.register_abort_hook(1, lambda: dumps.append(c10d._dump_fr_trace_json(True, False)))
+    dist.all_reduce(torch.ones(3))
+    dist.broadcast(torch.ones(4, dtype=torch.int32), 0)
+    dist.all_gather([torch.empty(5) for _ in range(size)], torch.ones(5))
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["rank 0 has gathered"])
+        backend.abort()
+        return
+    store.set("rank 0 has gathered", "")
+    with pytest.raises(dist.DistBackendError):
+        dist.all_reduce(torch.ones(6))
+    dump = json.loads(dumps[0])
+    held = [(entry["profiling_name"].split(":")[-1], entry["input_sizes"][0], entry["retired"])
+            for entry in dump["entries"]]
+    assert held == [("allreduce", [3], True), ("broadcast", [4], True), ("allgather", [5], True),
+                    ("allreduce", [6], False)], held
+    assert dump["pg_config"]["0"]["ranks"] == "[0, 1]", dump["pg_config"]
+    recorder.remove()
+
+
+def test_pytorchs_flight_recorder_holds_what_failed():
+    if not hasattr(torch._C._distributed_c10d, "FlightRecorderHook"):
+        pytest.skip("this PyTorch has no flight recorder for other backends: 2.14 does")
+    assert run_apart(dump_at_failure, 2, limit_s=LIMIT_S) == [("fine", 0)] * 2

@@ -71,9 +71,9 @@ def average_by_default(extension):
 
 
 def _average_from_first_forward(extension):
+    build = DistributedDataParallel.__init__
     begin = DistributedDataParallel._lazy_init  # called once, before the first forward pass
 
-    @torch.compiler.disable
     @functools.wraps(begin)
     def begin_and_average(model):
         begin(model)
@@ -84,7 +84,14 @@ def _average_from_first_forward(extension):
         except RuntimeError as error:
             if "can only be called once" not in str(error):  # it has a hook
                 raise
-    DistributedDataParallel._lazy_init = begin_and_average
+
+    @functools.wraps(build)
+    def build_and_prepare(model, *given, **options):
+        # Not before: PyTorch takes seconds to load its compiler, and the first model does that.
+        if DistributedDataParallel._lazy_init is begin:
+            DistributedDataParallel._lazy_init = torch.compiler.disable(begin_and_average)
+        build(model, *given, **options)
+    DistributedDataParallel.__init__ = build_and_prepare
 
 
 def _refuse_uneven_means():
