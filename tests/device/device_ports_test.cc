@@ -1,10 +1,12 @@
 // The NIC ports that links of rings between GPUs take, as a search plans them: two hosts on one
 // machine, which differ by their boot ids alone; and relays over fake NICs.
+#include "lib/comm/process.h"
 #include "lib/comm/ring_searches.h"
 #include "lib/topology/outline.h"
 #include "tests/support/catch.h"
 #include "tests/support/device/described_devices.h"
 #include "tests/support/device/device_processes.h"
+#include "tests/support/device/device_ranks.h"
 #include "tests/support/device/plan_ports.h"
 #include "tests/support/fake_verbs/fake_verbs.h"
 

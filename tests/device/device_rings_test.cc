@@ -1,15 +1,19 @@
 // The rings of communicators of GPUs: those that a search finds over the machine, whether NVML or a
 // file describes it; and calls along them. The driver and NVML are fakes, the machines described.
+#include "lib/comm/process.h"
 #include "lib/comm/ring_searches.h"
 #include "lib/topology/channel_text.h"
 #include "lib/topology/outline.h"
 #include "tests/support/base/log_file.h"
+#include "tests/support/catch.h"
 #include "tests/support/device/described_devices.h"
+#include "tests/support/device/device_ranks.h"
 #include "tests/support/fake_cuda/fake_nvml.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
 
 namespace device_rings_test {
 
