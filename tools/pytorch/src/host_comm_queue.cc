@@ -59,19 +59,20 @@ WorkPointer HostCommQueue::carry_out(Operation operation) {
 
 WorkPointer HostCommQueue::begin(Operation operation, Order order) {
   if (by_caller_ != nullptr) go_on();  // the thread would wait for it, and nobody go on with it
-  const bool has_own = order == Order::side_by_side;
-  return begin_on(has_own ? free_stream() : in_line_, has_own, std::move(operation));
+  return begin_on(order == Order::side_by_side ? nullptr : in_line_, std::move(operation));
 }
 
 WorkPointer HostCommQueue::begin_by_caller(Operation operation) {
   if (by_caller_ == nullptr) by_caller_ = make_stream(GYRE_STREAM_BY_CALLER);
-  return begin_on(by_caller_, false, std::move(operation));
+  return begin_on(by_caller_, std::move(operation));
 }
 
-WorkPointer HostCommQueue::begin_on(gyreStream_t stream, bool has_own, Operation operation) {
+WorkPointer HostCommQueue::begin_on(gyreStream_t stream, Operation operation) {
   forget_ended();
   CompletionThreads::shared().be_ready();
   auto work = work_for(operation);
+  const bool has_own = stream == nullptr;
+  if (has_own) stream = free_stream();
   // What may lack memory comes before the call: what it has queued goes on in any case.
   std::list<PendingOperation> pending;
   std::list<RefusedCallback> refused;

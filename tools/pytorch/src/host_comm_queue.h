@@ -48,7 +48,8 @@ class HostCommQueue final : public CommQueue {
   };
   static void on_end(gyreStream_t stream, gyreResult_t status, void* user) noexcept;
   gyreStream_t make_stream(unsigned int flags);
-  WorkPointer begin_on(gyreStream_t stream, bool is_its_own, Operation operation);
+  // Null: on a stream of its own.
+  WorkPointer begin_on(gyreStream_t stream, Operation operation);
   gyreStream_t free_stream();
   void give_back(gyreStream_t stream);
   void forget_ended();
