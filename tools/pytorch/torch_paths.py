@@ -1,6 +1,6 @@
-"""Prints four lines: the folders of PyTorch's headers, those of its libraries, its C++ ABI (1 or 0)
-and its minor version. Says so, and prints none, if this Python has no PyTorch that the backend can
-be built for."""
+"""Prints five lines: the folders of PyTorch's headers, those of its libraries, its C++ ABI (1 or
+0), its minor version, and macros that name the ABI of its pybind11. Says so, and prints none, if
+this Python has no PyTorch that the backend can be built for."""
 
 import pathlib
 import re
@@ -8,7 +8,7 @@ import sys
 import sysconfig
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "gyre_torch"))
-from compiling import OLDEST  # noqa: E402
+from compiling import OLDEST, pybind_abi  # noqa: E402
 
 try:
     import torch  # loads the libraries
@@ -29,3 +29,4 @@ print(":".join(cpp_extension.include_paths() + [sysconfig.get_path("include")]))
 print(":".join(folder for folder in folders if pathlib.Path(folder).is_dir()))
 print(int(torch.compiled_with_cxx11_abi()))
 print(".".join(re.findall(r"\d+", torch.__version__)[:2]))
+print(":".join(pybind_abi(torch)))

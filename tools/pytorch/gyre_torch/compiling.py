@@ -34,6 +34,14 @@ class Torch:
     pybind_abi: tuple = ()  # macros by which classes of two modules are known to each other
 
 
+def pybind_abi(torch):
+    """Macros: types are shared among extensions of one ABI, and the compiler at hand may have
+    another one than PyTorch's had."""
+    named = [(name, getattr(torch._C, f"_PYBIND11_{name}", None))
+             for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")]
+    return tuple(f'PYBIND11_{name}="{value}"' for name, value in named if value)
+
+
 def torch_at_hand():
     """PyTorch's wheels have headers and libraries in their folder, Debian's packages the headers
     beside the system's."""
@@ -52,11 +60,9 @@ def torch_at_hand():
     with open("/proc/self/maps", encoding="utf-8") as maps:
         loaded = [pathlib.Path(line.split()[-1]).parent for line in maps
                   if "/libtorch_cpu.so" in line][:1]
-    named = [(name, getattr(torch._C, f"_PYBIND11_{name}", None))
-             for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")]
     return Torch(torch.__version__, (headers, headers / "torch/csrc/api/include", python),
                  (package / "lib", *loaded), torch.compiled_with_cxx11_abi(),
-                 tuple(f'PYBIND11_{name}="{value}"' for name, value in named if value))
+                 pybind_abi(torch))
 
 
 def sources_folder():
