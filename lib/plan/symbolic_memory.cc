@@ -39,7 +39,6 @@ Result<SymbolicValue> SymbolicMemory::read(CellAddress at, const Accessor& acces
   if (at.buffer != Buffer::input && !cell->is_stored) {
     return internal_error("it is read before anything was stored there");
   }
-  if (access.clock.empty()) return cell->value;
   if (cell->written.time > access.clock[cell->written.worker]) {
     return internal_error("nothing orders the read after the write before it");
   }
@@ -60,18 +59,16 @@ Status SymbolicMemory::write(CellAddress at, const SymbolicValue& value, const A
   const bool already_there = cell->is_input && cell->value == value;
   cell->is_stored = true;
   if (already_there) return {};
-  if (!access.clock.empty()) {
-    if (cell->written.time > access.clock[cell->written.worker]) {
-      return internal_error("nothing orders the write after the write before it");
-    }
-    for (const Moment& read : cell->reads) {
-      if (read.time > access.clock[read.worker]) {
-        return internal_error("nothing orders the write after a read before it");
-      }
-    }
-    cell->reads.clear();
-    cell->written = {access.worker, access.clock[access.worker]};
+  if (cell->written.time > access.clock[cell->written.worker]) {
+    return internal_error("nothing orders the write after the write before it");
   }
+  for (const Moment& read : cell->reads) {
+    if (read.time > access.clock[read.worker]) {
+      return internal_error("nothing orders the write after a read before it");
+    }
+  }
+  cell->reads.clear();
+  cell->written = {access.worker, access.clock[access.worker]};
   cell->value = value;
   cell->is_input = false;
   return {};

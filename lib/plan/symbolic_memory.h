@@ -27,7 +27,7 @@ static_assert(sizeof(SymbolicValue) == 16);
 
 using VectorClock = std::vector<std::uint32_t>;
 
-// Who accesses, and what it knows; an empty clock: order is not looked at.
+// Who accesses, and what it knows.
 struct Accessor {
   std::uint32_t worker = 0;
   const VectorClock& clock;

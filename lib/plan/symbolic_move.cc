@@ -38,7 +38,7 @@ void SymbolicRun::Act::begin(Worker& by) {
 Status SymbolicRun::perform(Worker& worker) {
   act_.begin(worker);
   GYRE_TRY(claim_ends(act_));
-  if (machine_.ordered) ++worker.clock[worker.index];
+  ++worker.clock[worker.index];
 
   GYRE_TRY(receive(act_));
   GYRE_TRY(read_own(act_));

@@ -124,7 +124,7 @@ Status SymbolicRun::run(const SymbolicMachine& machine) {
     const Geometry& geometry = geometries_[static_cast<std::size_t>(worker.rank)];
     worker.cursor = Cursor(worker.lane, geometry, rounds(geometry));
     worker.stand();
-    worker.clock.assign(machine.ordered ? workers_.size() : 0, 0);
+    worker.clock.assign(workers_.size(), 0);
   }
   GYRE_TRY(run_all());
   for (const Fifo& fifo : fifos_) {

@@ -38,7 +38,6 @@ struct SymbolicMachine {
   bool in_place = false;
   bool even = true;  // chunks of one size and a short last one, or of any length anywhere
   DeliveryPolicy delivering = DeliveryPolicy::staged;
-  bool ordered = false;  // look whether messages order each pair of accesses
   std::uint64_t seed = 1;
 };
 

@@ -132,10 +132,10 @@ std::vector<bool> evenness(const Plan& plan) {
 // (symbolic_run.h). Without a limit first, so that other faults are not reported as deadlocks.
 Status run_staged(SymbolicRun& symbolic_run, const Plan& plan, std::uint64_t seed) {
   const std::uint32_t depth = plan.min_depth();
-  GYRE_TRY(run(symbolic_run, {0, false, true, DeliveryPolicy::staged, true, seed++}));
+  GYRE_TRY(run(symbolic_run, {0, false, true, DeliveryPolicy::staged, seed++}));
   for (const bool in_place : {false, true})
     for (const bool even : evenness(plan))
-      GYRE_TRY(run(symbolic_run, {depth, in_place, even, DeliveryPolicy::staged, true, seed++}));
+      GYRE_TRY(run(symbolic_run, {depth, in_place, even, DeliveryPolicy::staged, seed++}));
   return {};
 }
 
@@ -144,7 +144,7 @@ Status run_direct(SymbolicRun& symbolic_run, const Plan& plan, bool in_place, st
   for (const bool even : evenness(plan))
     for (const auto delivering :
          {DeliveryPolicy::direct, DeliveryPolicy::mixed, DeliveryPolicy::carried})
-      GYRE_TRY(run(symbolic_run, {depth, in_place, even, delivering, true, seed++}));
+      GYRE_TRY(run(symbolic_run, {depth, in_place, even, delivering, seed++}));
   return {};
 }
 
