@@ -186,7 +186,7 @@ Status DeviceRelay::deliver(bool& moved) {
   if (is_copied)
     std::memcpy(gives.ring + slot * shape_.slot_bytes, reader_.place() + relay_header_bytes,
                 said.bytes);
-  gives.notes[slot] = {said.flag, said.bytes, transport::DeliveryMode::staged};
+  gives.notes[slot] = {said.flag, said.bytes, transport::DeliveryMode::staged, 0};
   store(gives.told, said.number);  // pairs with the acquire in Simple::await_message
   return {};
 }

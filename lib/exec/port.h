@@ -23,6 +23,8 @@ struct SendPort {
   transport::Carrier* carrier = nullptr;
   std::shared_ptr<const void> input_hold, output_hold;  // of this call: what the wire may read
   std::unique_ptr<transport::Connection> connection;
+  // Of both directions of the link; null: slots stay in their fifo.
+  std::unique_ptr<transport::SlotPool> pool;
   transport::SlotWriter slots;
   transport::LineWriter lines;
 };
@@ -38,5 +40,19 @@ struct ReceivePort {
   transport::SlotReader slots;
   transport::LineReader lines;
 };
+
+// Of one link, whose connections are ready and have carried nothing of this end. Slots change hands
+// where both ends see both fifos. A rank has but one fifo with itself.
+inline void begin_to_send(SendPort& send, ReceivePort& receive) {
+  const transport::FifoView& out = send.connection->fifo();
+  const transport::FifoView& in = receive.connection->fifo();
+  if (send.shares_memory && receive.shares_memory && out.control != in.control &&
+      out.shape.slot_count <= transport::max_pooled_slots)
+    send.pool = std::make_unique<transport::SlotPool>(out.slots, in.slots, out.shape.slot_count,
+                                                      out.shape.slot_bytes);
+  send.slots = transport::SlotWriter(out, send.pool.get());
+  if (send.pool != nullptr) receive.slots.trade_with(&send.slots);
+  send.lines = transport::LineWriter(out);
+}
 
 }  // namespace gyre::exec

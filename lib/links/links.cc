@@ -227,8 +227,7 @@ Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
   }
   open = open && send.connection->ready();
   if (!open) return {};
-  send.slots = transport::SlotWriter(send.connection->fifo());
-  send.lines = transport::LineWriter(send.connection->fifo());
+  exec::begin_to_send(send, receive);
   return {};
 }
 

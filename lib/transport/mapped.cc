@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t max_fifo_bytes = std::uint64_t{64} << 30;
 constexpr std::uint32_t max_count = 1 << 20;
+constexpr std::uint32_t max_slot_count = 1 << 15;  // two fifos have as many as a SlotPlace tells
 
 Bell& bell_of(const FifoMemory& memory, Direction direction) {
   FifoControl& control = *memory.view.control;
@@ -25,8 +26,9 @@ Status check_shape(const FifoShape& shape) {
   const auto good_count = [](std::uint32_t count) {
     return std::has_single_bit(count) && count <= max_count;
   };
-  const bool good = good_count(shape.slot_count) && good_count(shape.line_count) &&
-                    shape.slot_bytes > 0 && shape.slot_bytes % counter_spacing == 0 &&
+  const bool good = good_count(shape.slot_count) && shape.slot_count <= max_slot_count &&
+                    good_count(shape.line_count) && shape.slot_bytes > 0 &&
+                    shape.slot_bytes % counter_spacing == 0 &&
                     shape.slot_bytes <= max_fifo_bytes / shape.slot_count &&
                     shape.slot_bytes <= UINT32_MAX;
   if (good) return {};

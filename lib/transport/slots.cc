@@ -9,8 +9,9 @@ namespace gyre::transport {
 
 void start_counters(const FifoView& view) {
   if (view.shape.first == 0) return;  // fresh memory is zero, and not touched before it is used
-  for (Counter* counter : {&view.control->tail, &view.control->head, &view.control->line_head})
-    counter->value.store(view.shape.first, std::memory_order_relaxed);
+  for (auto* counter :
+       {&view.control->tail.value, &view.control->head.value, &view.control->line_head.value})
+    counter->store(view.shape.first, std::memory_order_relaxed);
   // As the laps before would have left them: zero is the number of a line, too, when 40 bits turn.
   for (std::uint64_t back = 0; back < view.shape.line_count; ++back) {
     const std::uint64_t number = view.shape.first - back;  // of the next line but `back`, plus 1

@@ -2,7 +2,9 @@
 // staging side of a network link. A Fifo carries messages one way, from one sender to one receiver.
 //
 //   line    64 bytes: 56 of payload and a flag, written payload first, then the flag (release)
-//   slot    bulk bytes; the tail counter says how many were committed, the head how many released
+//   slot    bulk bytes; the tail counter says how many were committed, the head how many released.
+//           A note says where its slot lies, and each release which slot it gives back: see
+//           slot_pool.h
 //   grant   where a user buffer lies that the other end may read (sender's) or write (receiver's)
 //   part    where a message lies in memory that its sender lends to the wire (carrier.h)
 //   bell    futex word of a sleeping end
@@ -12,6 +14,8 @@
 // this end's own shape, never from numbers found in the memory, and a counter outside its window is
 // rejected. The reader must check a note's length (see note_fits).
 #pragma once
+
+#include "lib/transport/slot_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -35,6 +39,13 @@ struct alignas(counter_spacing) Counter {
   std::atomic<std::uint64_t> value;
 };
 
+// How many slots the receiver has released, and where the last of them lie. `places` is written
+// before `value`, and only if there are so few slots.
+struct alignas(counter_spacing) ReleaseCounter {
+  std::atomic<std::uint64_t> value;
+  std::atomic<SlotPlace> places[max_pooled_slots];
+};
+
 // `rung` changes at each wake-up, and turns: a sleeper compares it with what it was a moment ago,
 // and sleeps 1 ms at most, so 2^32 wake-ups do not pass unseen. `sleeping` is set by the one end
 // that may sleep here, and taken back by whoever rings first.
@@ -44,7 +55,7 @@ struct alignas(counter_spacing) Bell {
 };
 
 // How a message's bytes travel; chosen by the sender, message by message.
-enum class DeliveryMode : std::uint32_t {
+enum class DeliveryMode : std::uint16_t {
   staged = 0,  // in the slot
   pull = 1,    // they stay in the sender's user buffer; the receiver reads them there
   push = 2,    // they are in the receiver's output already
@@ -55,6 +66,7 @@ struct SlotHeader {
   std::uint64_t flag;   // message_flag: sequence and signature of the call
   std::uint32_t bytes;  // length of the message
   DeliveryMode delivery;
+  SlotPlace place;  // of the slot; kernels have slots in order, and write 0
 };
 static_assert(sizeof(SlotHeader) == 16);
 
@@ -118,7 +130,7 @@ struct FifoShape {
 
 struct FifoControl {
   Counter tail;          // slots committed; written by the sender
-  Counter head;          // slots released; written by the receiver
+  ReleaseCounter head;   // slots released; written by the receiver
   Counter line_head;     // lines released, lazily; written by the receiver
   Bell sender_bell;      // the sender sleeps here for credit
   Bell receiver_bell;    // the receiver sleeps here for data
@@ -174,6 +186,10 @@ struct FifoView {
   std::byte* slot(std::uint64_t index) const {
     return slots + (index & (shape.slot_count - 1)) * shape.slot_bytes;
   }
+  // Where the release of a message says which slot it gives back.
+  std::atomic<SlotPlace>& released(std::uint64_t index) const {
+    return control->head.places[index & (shape.slot_count - 1)];
+  }
   Line& line(std::uint64_t index) const { return lines[index & (shape.line_count - 1)]; }
 };
 
@@ -205,6 +221,8 @@ class SlotWriter {
   explicit SlotWriter(const FifoView& view) : SlotWriter(view, view.shape.first) {}
   SlotWriter(const FifoView& view, std::uint64_t first)
       : view_(view), tail_(first), head_seen_(first) {}
+  // At the beginning of a fifo. The pool outlives it.
+  SlotWriter(const FifoView& view, SlotPool* pool) : SlotWriter(view) { pool_ = pool; }
 
   // Room for as many messages.
   bool has_credit(std::uint64_t messages = 1) {
@@ -212,12 +230,16 @@ class SlotWriter {
     refresh();
     return tail_ + messages - head_seen_ <= view_.shape.slot_count;
   }
-  std::byte* place() const { return view_.slot(tail_); }
+  std::byte* place() const {
+    return pool_ == nullptr ? view_.slot(tail_) : pool_->at(pool_->next());
+  }
   std::uint64_t tail() const { return tail_; }
   void commit(std::uint32_t bytes, std::uint64_t flag, DeliveryMode delivery) {
     SlotHeader& note = view_.note(tail_);
     note.bytes = bytes;
     note.delivery = delivery;
+    note.place = pool_ == nullptr ? static_cast<SlotPlace>(tail_ & (view_.shape.slot_count - 1))
+                                  : pool_->take();
     // Pairs with the acquire in SlotReader::look.
     std::atomic_ref(note.flag).store(flag, std::memory_order_release);
     // Pairs with the acquire in SlotReader::has_message.
@@ -230,16 +252,30 @@ class SlotWriter {
     refresh();
     return head_seen_ == tail_;
   }
+  // For the slot of a message that this end has read: the one that it gives back. Both as the
+  // message's fifo has them.
+  SlotPlace trade(SlotPlace read) {
+    if (!pool_->may_keep()) refresh();
+    return pool_->seen_from_peer(pool_->trade(pool_->seen_from_peer(read)));
+  }
+  std::byte* slot(SlotPlace read) const { return pool_->at(pool_->seen_from_peer(read)); }
   const FifoView& view() const { return view_; }
 
  private:
   void refresh() {
     // Pairs with the release in SlotReader::release. A head beyond the tail is the peer's lie.
     const std::uint64_t head = view_.control->head.value.load(std::memory_order_acquire);
-    if (head - head_seen_ <= tail_ - head_seen_) head_seen_ = head;
+    if (head - head_seen_ > tail_ - head_seen_) return;
+    if (pool_ == nullptr) {
+      head_seen_ = head;
+      return;
+    }
+    for (; head_seen_ != head; ++head_seen_)
+      pool_->add(view_.released(head_seen_).load(std::memory_order_relaxed));
   }
 
   FifoView view_;
+  SlotPool* pool_ = nullptr;
   std::uint64_t tail_ = 0;
   std::uint64_t head_seen_ = 0;
 };
@@ -251,6 +287,8 @@ class SlotReader {
   explicit SlotReader(const FifoView& view) : SlotReader(view, view.shape.first) {}
   SlotReader(const FifoView& view, std::uint64_t first)
       : view_(view), head_(first), tail_seen_(first) {}
+  // Before this end sends anything, by the writer of the other direction, which has a pool.
+  void trade_with(SlotWriter* back) { back_ = back; }
 
   bool has_message() { return has_messages(1); }
   bool has_messages(std::uint64_t count) {
@@ -273,17 +311,23 @@ class SlotReader {
     if (tail_seen_ == head_) ++tail_seen_;
     return MessageState::here;
   }
-  const std::byte* place() const { return view_.slot(head_); }
+  const std::byte* place() const {
+    const SlotPlace place = slot_place();
+    return back_ == nullptr ? view_.slot(place) : back_->slot(place);
+  }
   // A copy, read once: the peer may write it again at any time, also between a check and a use.
   // Of the next message, or of one that comes so much later.
   SlotHeader note(std::uint64_t later = 0) const {
     SlotHeader& note = view_.note(head_ + later);
     return {std::atomic_ref(note.flag).load(std::memory_order_relaxed),
             std::atomic_ref(note.bytes).load(std::memory_order_relaxed),
-            std::atomic_ref(note.delivery).load(std::memory_order_relaxed)};
+            std::atomic_ref(note.delivery).load(std::memory_order_relaxed),
+            std::atomic_ref(note.place).load(std::memory_order_relaxed)};
   }
   std::uint64_t head() const { return head_; }
   void release() {
+    if (view_.shape.slot_count <= max_pooled_slots)
+      view_.released(head_).store(given_back(), std::memory_order_relaxed);
     // Pairs with the acquire in SlotWriter::refresh.
     view_.control->head.value.store(++head_, std::memory_order_release);
     ring_if_sleeping(view_.control->sender_bell);
@@ -291,7 +335,18 @@ class SlotReader {
   const FifoView& view() const { return view_; }
 
  private:
+  // Whatever the peer says, it is one of this link.
+  SlotPlace slot_place() const {
+    const SlotPlace said = std::atomic_ref(view_.note(head_).place).load(std::memory_order_relaxed);
+    return static_cast<SlotPlace>(said & (2 * view_.shape.slot_count - 1));
+  }
+  SlotPlace given_back() {
+    const SlotPlace place = slot_place();
+    return back_ == nullptr ? place : back_->trade(place);
+  }
+
   FifoView view_;
+  SlotWriter* back_ = nullptr;
   std::uint64_t head_ = 0;
   std::uint64_t tail_seen_ = 0;
 };

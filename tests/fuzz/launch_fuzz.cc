@@ -147,11 +147,11 @@ void Job::bind(int rank) {
         send->peer = receive->peer = link.peer;
         send->peer_memory = receive->peer_memory = buffers().peer_memory.get();
         send->connection = std::make_unique<PlainConnection>(out);
-        send->slots = SlotWriter(out);
-        send->lines = LineWriter(out);
         receive->connection = std::make_unique<PlainConnection>(in);
         receive->slots = SlotReader(in);
         receive->lines = LineReader(in);
+        send->shares_memory = receive->shares_memory = true;
+        exec::begin_to_send(*send, *receive);
         self.bound.send_ports.push_back(send.get());
         self.bound.receive_ports.push_back(receive.get());
       }
@@ -232,7 +232,7 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       fifo.view.note(number).bytes ^= input.take<std::uint32_t>();
       break;
     case 7: {
-      const auto delivery = input.take<std::uint32_t>();
+      const auto delivery = input.take<std::uint16_t>();
       fifo.view.note(number).delivery = DeliveryMode{delivery};
       // A second lie may take back the first.
       doomed_ = max_ranks;
@@ -246,7 +246,7 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       break;
     case 9:
     case 10:
-      (kind == 9 ? control.tail : control.head).value += number;
+      (kind == 9 ? control.tail.value : control.head.value) += number;
       break;
     case 11:
     case 12:

@@ -95,7 +95,7 @@ void take_pushed(fuzz::Input& input, std::array<RelayCounts, 2>& counts) {
   const std::uint64_t change = std::uint64_t{input.take<std::uint8_t>()}
                                << input.take<std::uint8_t>() % 64;
   const transport::SlotHeader note{pushed_flag(near) ^ change, input.take<std::uint8_t>(),
-                                   transport::DeliveryMode::push};
+                                   transport::DeliveryMode::push, 0};
   std::array<RelayCounts, 2> expected = counts;
   const bool good = judge(note, expected);
   const auto taken = take_pushed_message(note, shape, counts);

@@ -22,8 +22,15 @@ class Acts {
     script_.number(std::uint8_t{0}).number(std::uint8_t{1}).number(number);
     return *this;
   }
-  Acts& note(std::uint32_t bytes, std::uint32_t delivery) {
-    script_.number(std::uint8_t{1}).number(std::uint64_t{1}).number(bytes).number(delivery);
+  Acts& note(std::uint32_t bytes, std::uint16_t delivery, std::uint16_t place = 0) {
+    script_.number(std::uint8_t{1}).number(std::uint64_t{1}).number(bytes);
+    script_.number(delivery).number(place);
+    return *this;
+  }
+  // A scribble; then the peer gives a slot back, and this end sends.
+  Acts& give_back(std::int8_t head, std::uint16_t place) {
+    scribble(2, 300);
+    script_.number(std::uint8_t{0}).number(head).number(place);
     return *this;
   }
   Acts& line(std::uint8_t index, std::uint64_t flag) {
@@ -51,6 +58,38 @@ class Acts {
  private:
   Script script_;
 };
+
+// Of links whose slots change hands.
+void add_pooled_slots(Seeds& seeds) {
+  constexpr std::uint8_t look = 3, commit = 3, drain = 2;
+  constexpr std::uint8_t pooled = 0x2a;
+  seeds.add("slots", "receive_places",
+            Acts(receive, 0, pooled)
+                .note(128, 0, 3)
+                .near(1)
+                .plain(look)
+                .note(128, 0, 7)
+                .near(1)
+                .plain(look)
+                .give_back(0, 2)
+                .give_back(1, 9)
+                .note(128, 0, 0xffff)
+                .near(2)
+                .plain(look)
+                .plain(look));
+  seeds.add("slots", "send_places",
+            Acts(send, 0, pooled)
+                .plain(commit)
+                .plain(commit)
+                .scribble(1, 200)
+                .near(2)
+                .plain(drain)
+                .plain(commit)
+                .plain(commit)
+                .plain(commit)
+                .plain(commit)
+                .plain(commit));
+}
 
 void add_slots(Seeds& seeds) {
   const auto add = [&](const char* name, Bytes bytes) {
@@ -336,6 +375,7 @@ void add_memory_seeds(Seeds& seeds) {
   add_mail(seeds);
   add_calls(seeds);
   add_slots(seeds);
+  add_pooled_slots(seeds);
   add_launches(seeds);
 }
 

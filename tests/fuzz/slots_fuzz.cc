@@ -1,7 +1,7 @@
 // A peer that lies in shared memory: counters, notes and flags take any value at any time. This end
 // never accesses memory outside the slots, never has more in flight than there is room for, and
 // accepts an honest peer's messages. Input: u8 which end, u8 shape, u64 first, then acts: u8 kind
-// and what it needs.
+// and what it needs. A bit of the shape says that the link's slots change hands.
 #include "tests/fuzz/fifo.h"
 #include "tests/fuzz/input.h"
 
@@ -22,6 +22,8 @@ FifoShape shape_of(std::uint8_t choice) {
           .slot_bytes = (choice & 0x80) != 0 ? 256u : 128u};
 }
 
+bool has_pool(std::uint8_t choice) { return (choice & 0x20) != 0; }
+
 // Near the value that an honest peer would write, or anything.
 std::uint64_t a_number(fuzz::Input& input, std::uint64_t near) {
   if (input.take_flag()) return input.take<std::uint64_t>();
@@ -33,10 +35,15 @@ void scribble(fuzz::Input& input, fuzz::Fifo& fifo) {
   fifo.scribble(offset, input.take<std::uint8_t>());
 }
 
-void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
+void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool pooled) {
   const FifoView& view = fifo.view;
   view.control->tail.value = view.control->head.value = first;
   SlotReader reader(view, first);
+  // The other direction, for a link whose slots change hands.
+  const fuzz::Fifo back(view.shape);
+  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.slot_bytes);
+  SlotWriter writer(back.view, &pool);
+  if (pooled) reader.trade_with(&writer);
   std::uint64_t sum = 0;
   while (!input.empty()) {
     switch (input.take<std::uint8_t>() % 4) {
@@ -45,10 +52,15 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
         break;
       case 1:
         view.note(reader.head()) = {input.take<std::uint64_t>(), input.take<std::uint32_t>(),
-                                    DeliveryMode{input.take<std::uint32_t>()}};
+                                    DeliveryMode{input.take<std::uint16_t>()},
+                                    input.take<SlotPlace>()};
         break;
       case 2:
         scribble(input, fifo);
+        if (!pooled) break;
+        back.view.control->head.value = a_number(input, writer.tail());
+        back.view.released(writer.tail()).store(input.take<SlotPlace>());
+        if (writer.has_credit()) writer.commit(0, 1, DeliveryMode::staged);
         break;
       default: {
         const std::uint64_t claimed = view.control->tail.value - reader.head();
@@ -69,10 +81,12 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
   GYRE_DEMAND(sum < UINT64_MAX);
 }
 
-void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
+void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool pooled) {
   const FifoView& view = fifo.view;
   view.control->tail.value = view.control->head.value = first;
-  SlotWriter writer(view, first);
+  const fuzz::Fifo back(view.shape);
+  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.slot_bytes);
+  SlotWriter writer = pooled && first == 0 ? SlotWriter(view, &pool) : SlotWriter(view, first);
   std::uint64_t released = first;  // the furthest that the peer could have meant
   const auto look = [&](std::uint64_t head) {
     if (head - released <= writer.tail() - released) released = head;
@@ -109,7 +123,7 @@ std::uint64_t message_bytes(fuzz::Input& input, const FifoShape& shape) {
   return input.take<std::uint16_t>() % (max_line_message_bytes(shape) + 1);
 }
 
-void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
+void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool) {
   const FifoView& view = fifo.view;
   LineReader reader(view, first);
   std::uint64_t next = first;
@@ -151,7 +165,7 @@ void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
   }
 }
 
-void send_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
+void send_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool) {
   const FifoView& view = fifo.view;
   view.control->line_head.value = first;
   LineWriter writer(view, first);
@@ -193,12 +207,13 @@ void send_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first) {
 
 int take_input(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  constexpr void (*ends[])(fuzz::Input&, fuzz::Fifo&, std::uint64_t) = {receive, send,
-                                                                        receive_lines, send_lines};
+  constexpr void (*ends[])(fuzz::Input&, fuzz::Fifo&, std::uint64_t, bool) = {
+      receive, send, receive_lines, send_lines};
   const auto end = ends[input.take<std::uint8_t>() % std::size(ends)];
-  fuzz::Fifo fifo(shape_of(input.take<std::uint8_t>()));
+  const auto shape = input.take<std::uint8_t>();
+  fuzz::Fifo fifo(shape_of(shape));
   const auto first = input.take<std::uint64_t>();
-  end(input, fifo, first);
+  end(input, fifo, first, has_pool(shape));
   return 0;
 }
 

@@ -210,8 +210,6 @@ class Job {
     send->same_address_space = shared_;
     send->connection = connect(rank, link.peer, link.channel, transport::Direction::send);
     send->carrier = send->connection->carrier();
-    send->slots = transport::SlotWriter(send->connection->fifo());
-    send->lines = transport::LineWriter(send->connection->fifo());
     auto receive = std::make_unique<exec::ReceivePort>();
     receive->peer = link.peer;
     receive->same_address_space = shared_;
@@ -219,6 +217,8 @@ class Job {
     receive->carrier = receive->connection->carrier();
     receive->slots = transport::SlotReader(receive->connection->fifo());
     receive->lines = transport::LineReader(receive->connection->fifo());
+    send->shares_memory = receive->shares_memory = connector_ == nullptr;
+    exec::begin_to_send(*send, *receive);
     sends_.push_back(std::move(send));
     receives_.push_back(std::move(receive));
     return {sends_.back().get(), receives_.back().get()};
