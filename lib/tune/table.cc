@@ -8,14 +8,16 @@ using plan::Protocol;
 // Measured with bench/compare/settings.py on two cores that share their last-level cache, with 2, 4
 // and 8 ranks (bench/results/settings.jsonl). Where memory reaches, a message of more than two
 // lines goes through a slot. Buffers that peers can map are lent from the size on at which that is
-// faster than two copies; those that they cannot map lose little by being offered. A link has 128
-// lines and 4 slots: with more ranks than cores, rooted calls follow closely by lines. Up to 16
-// ranks everybody talks to everybody, which takes one or two hops; what holds beyond is reasoned:
-// links per rank grow with log n or stay at two.
+// faster than two copies; those that they cannot map lose little by being offered. Two ranks that
+// write to each other at the same time stay with slots up to 128 or 256 KiB: these change hands,
+// and are as fast. A link has 128 lines and 4 slots: with more ranks than cores, rooted calls
+// follow closely by lines. Up to 16 ranks everybody talks to everybody, which takes one or two
+// hops; what holds beyond is reasoned: links per rank grow with log n or stay at two.
 constexpr Row all_reduce_rows[] = {
     {true, 128, 16, "oneshot", Protocol::line},
     {true, 8 << 10, 4, "oneshot", Protocol::simple},
     {true, 4 << 10, 16, "oneshot", Protocol::simple},
+    {true, 128 << 10, 2, "twoshot", Protocol::simple},
     {true, 16 << 10, 16, "twoshot", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, 512, any_ranks, "doubling", Protocol::line},
@@ -34,6 +36,7 @@ constexpr Row all_reduce_rows[] = {
 
 constexpr Row scattered_rows[] = {
     {true, 128, 16, "twoshot", Protocol::line},
+    {true, 128 << 10, 2, "window", Protocol::simple},
     {true, 16 << 10, 16, "twoshot", Protocol::simple},
     {true, any_bytes, 16, "twoshot", Protocol::direct},
     {true, 512, 64, "window", Protocol::line},
@@ -71,6 +74,7 @@ constexpr Row reduce_rows[] = {
 
 constexpr Row all_to_all_rows[] = {
     {true, 256, any_ranks, "pairwise", Protocol::line},
+    {true, 256 << 10, 2, "pairwise", Protocol::simple},
     {true, 32 << 10, any_ranks, "pairwise", Protocol::simple},
     {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
     {false, any_bytes, 4, "pairwise", Protocol::simple},

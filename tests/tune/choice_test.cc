@@ -58,7 +58,7 @@ TEST_CASE("small calls go by lines, large ones by slots, and networks never by l
   }
 }
 
-TEST_CASE("two ranks over sockets cut no chunk that fits a slot; others cut it in four", "[tune]") {
+TEST_CASE("two ranks cut no chunk that fits a slot, but for a NIC; more cut it in four", "[tune]") {
   const auto piece = [](Medium medium, int ranks, std::uint64_t bytes) {
     const tune::TuningInputs inputs{.ranks = ranks,
                                     .levels = one_level(medium, ranks),
@@ -69,6 +69,8 @@ TEST_CASE("two ranks over sockets cut no chunk that fits a slot; others cut it i
   CHECK(piece(Medium::sockets, 2, 64 << 10) == 32 << 10);
   CHECK(piece(Medium::sockets, 2, 256 << 10) == 128 << 10);
   CHECK(piece(Medium::sockets, 2, 64 << 20) == 128 << 10);
+  CHECK(piece(Medium::host_memory, 2, 256 << 10) == 128 << 10);
+  CHECK(piece(Medium::host_memory, 4, 256 << 10) == 16 << 10);
   CHECK(piece(Medium::sockets, 4, 256 << 10) == 16 << 10);
   CHECK(piece(Medium::verbs, 2, 256 << 10) == 32 << 10);
 }
