@@ -4,8 +4,7 @@
 //
 // The reason is what caches do. On AMD's Zen a line that another core has written becomes the
 // reader's own when it is read. To write it again is then cheap for the reader, and costs the
-// writer a second way between the caches. Two processes that exchange 8 to 64 KiB take 0.5 to 0.8
-// of the time, and 0.4 where the cores share no cache (bench/results, docs/decisions/46).
+// writer a second way between the caches (docs/decisions/46-slots-change-hands.md has the times).
 #pragma once
 
 #include <array>
