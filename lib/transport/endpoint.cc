@@ -18,7 +18,7 @@ constexpr std::size_t max_further_tickets = Settings::max_tcp_sockets - 1;
 constexpr std::size_t max_text_bytes = 255;
 
 struct EndpointHead {
-  std::array<char, 4> magic = {'G', 'Y', 'E', '2'};
+  std::array<char, 4> magic = {'G', 'Y', 'E', '3'};
   std::uint8_t flags = 0;
   std::uint8_t place_count = 0;
   std::uint16_t further_tickets = 0;
