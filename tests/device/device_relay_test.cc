@@ -213,7 +213,7 @@ TEST_CASE("a kernel that breaks its own link is told apart from a peer", "[relay
   if (which == 0) store_word(out.told, slots + 1);
   if (which == 1) store_word(in.told, 1);
   if (which == 2) {
-    out.notes[0] = {0, 257, DeliveryMode::staged};
+    out.notes[0] = {0, 257, DeliveryMode::staged, 0};
     store_word(out.told, 1);
   }
   CHECK_FALSE(pair.turn_until([] { return false; }));

@@ -171,6 +171,38 @@ def test_hooks_hear_of_failures_and_of_an_abort(listener):
     assert run_apart(listener, 2, limit_s=LIMIT_S) == [("fine", 0)] * 2
 
 
+@on_ranks(2)
+def test_completion_hook_hears_what_has_ended(rank, size):
+    """In the order of the ends, whoever carries the operation out, and only if it ended well."""
+    group = dist.new_group()
+    heard = []
+
+    def hear_or_fail(info):
+        heard.append(info)
+        raise ValueError("a warning, and no more")
+    assert not group._has_hooks()
+    dist.all_reduce(torch.ones(3), group=group)  # nobody hears of it
+    group._register_on_completion_hook(hear_or_fail)
+    assert group._has_hooks()
+    dist.all_reduce(torch.ones(3), group=group)
+    dist.broadcast(torch.ones(3), 0, group=group, async_op=True).wait()
+    with pytest.raises(ValueError):
+        dist.broadcast(torch.ones(2), 5, group=group)
+    dist.all_gather([torch.empty(5) for _ in range(size)], torch.ones(5), group=group)
+    last = dist.all_reduce(torch.ones(1 << 20), group=group, async_op=True)
+    group._wait_for_pending_works()
+    assert last.is_completed()
+    told = [(str(one.op_type).rsplit(".", maxsplit=1)[-1], one.seq) for one in heard]
+    assert told == [("ALLREDUCE", 1), ("BROADCAST", 2), ("ALLGATHER", 3), ("ALLREDUCE", 4)], told
+    for one in heard:
+        took = one.time_finished - one.time_started
+        assert took.total_seconds() > 0
+        assert abs(took - one.active_duration).total_seconds() < 1e-3
+    with pytest.raises(RuntimeError, match="on-completion hook already"):
+        group._register_on_completion_hook(print)
+    dist.destroy_process_group(group)
+
+
 def dump_at_failure(rank, size):
     """PyTorch's flight recorder beside Gyre, and what it holds when an operation fails."""
     import json

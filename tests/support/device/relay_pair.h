@@ -70,7 +70,8 @@ inline bool relay_send(const exec::DeviceShape& shape, const cuda::DeviceEnd& en
   const std::uint64_t slot = next & (slots - 1);
   const std::uint32_t bytes = relayed_bytes(shape, next);
   fill(end.ring + slot * shape.slot_bytes, bytes, next);
-  end.notes[slot] = {transport::message_flag(next + 1, 7), bytes, transport::DeliveryMode::staged};
+  end.notes[slot] = {transport::message_flag(next + 1, 7), bytes, transport::DeliveryMode::staged,
+                     0};
   store_word(end.told, *end.next = next + 1);
   return true;
 }

@@ -41,6 +41,19 @@ def test_each_rank_has_a_device_of_its_own(rank, size):
     dist.destroy_process_group(group)
 
 
+@on_ranks(2)
+def test_completion_hook_hears_of_operations_on_streams(rank, size):
+    group = dist.new_group()
+    heard = []
+    group._register_on_completion_hook(lambda info: heard.append(info.seq))
+    for is_async in (False, True):
+        dist.all_reduce(torch.ones(4).to(DEVICE), group=group, async_op=is_async)
+    dist.all_reduce(torch.ones(4), group=group)
+    group._wait_for_pending_works()
+    assert sorted(heard) == [0, 1, 2], heard
+    dist.destroy_process_group(group)
+
+
 @on_ranks(3)
 def test_groups_of_some_ranks(rank, size):
     some = dist.new_group([0, 2])

@@ -69,6 +69,9 @@ WorkPointer DeviceCommQueue::put_on(const c10::Stream& stream, const c10::Stream
   auto work =
       c10::make_intrusive<DeviceWork>(communicator_->membership().rank, enqueued, operation.inputs,
                                       operation.outputs, operation.source);
+  CompletionHook& hook = *communicator_->membership().completions;
+  CompletionHook::CompletionNotice notice;  // a graph tells nobody
+  if (!is_in_graph) notice = hook.begin(operation.description.type, operation.description.sequence);
   std::exception_ptr failed;
   try {
     const c10::StreamGuard on(stream);
@@ -81,8 +84,13 @@ WorkPointer DeviceCommQueue::put_on(const c10::Stream& stream, const c10::Stream
   work->tell_profiler();
   // Also if it failed: what is on the stream already uses its memory.
   enqueued->record_end(stream == caller ? std::nullopt : std::optional(std::move(operation)));
-  if (!is_in_graph) under_way_.push_back(std::move(enqueued));
+  if (!is_in_graph) under_way_.push_back(enqueued);
   if (failed != nullptr) std::rethrow_exception(failed);
+  if (notice)
+    hook.watch(std::move(notice), [enqueued = std::move(enqueued)]() -> std::optional<bool> {
+      if (!enqueued->is_over()) return std::nullopt;
+      return enqueued->why() == nullptr;
+    });
   return work;
 }
 

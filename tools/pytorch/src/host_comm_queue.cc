@@ -43,9 +43,13 @@ HostCommQueue::~HostCommQueue() {
 }
 
 c10::intrusive_ptr<HostWork> HostCommQueue::work_for(Operation& operation) const {
-  return c10::make_intrusive<HostWork>(
-      communicator_->membership().rank, std::move(operation.description),
-      std::move(operation.inputs), std::move(operation.outputs), operation.source);
+  const GroupMembership& group = communicator_->membership();
+  auto work = c10::make_intrusive<HostWork>(group.rank, std::move(operation.description),
+                                            std::move(operation.inputs),
+                                            std::move(operation.outputs), operation.source);
+  work->set_notice(
+      group.completions->begin(work->description().type, work->description().sequence));
+  return work;
 }
 
 WorkPointer HostCommQueue::carry_out(Operation operation) {

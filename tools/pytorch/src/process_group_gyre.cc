@@ -55,6 +55,24 @@ void ProcessGroupGyre::unregisterAbortHook(std::int64_t id) {
   queues_.membership().hooks->remove(id);
 }
 
+void ProcessGroupGyre::registerOnCompletionHook(CompletionHook::Hook&& hook) {
+  const ReleaseGil released;
+  queues_.membership().completions->add(std::move(hook));
+  onCompletionHook_ = [](const auto&) {};  // hasHooks() asks for it, and nothing else
+}
+
+void ProcessGroupGyre::waitForPendingWorks() {
+  const ReleaseGil released;
+  const auto until = std::chrono::steady_clock::now() + queues_.membership().timeout->load();
+  for (const std::shared_ptr<CommQueue>& queue : queues_.all()) {
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
+    TORCH_CHECK(queue->drain(left), "gyre: rank ", getRank(),
+                ": operations of the process group have not ended within its timeout");
+  }
+  queues_.membership().completions->wait_for_pending();
+}
+
 ErrorType ProcessGroupGyre::getError() {
   if (!queues_.are_of_this_process()) return ErrorType::COMM_ERROR;
   const ReleaseGil released;

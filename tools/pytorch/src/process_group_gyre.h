@@ -102,6 +102,10 @@ class ProcessGroupGyre final : public TorchBackend {
   bool supportsAbortHooks() const override { return true; }
   void registerAbortHook(std::int64_t id, AbortHooks::Hook hook) override;
   void unregisterAbortHook(std::int64_t id) override;
+  // The hook is called after each operation that has ended well, on another thread.
+  void registerOnCompletionHook(CompletionHook::Hook&& hook) override;
+  // Throws if what is under way does not end within the group's timeout.
+  void waitForPendingWorks() override;
   // Waits for what is under way, then leaves.
   void shutdown() override;
   ErrorType getError() override;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tools/pytorch/src/abort_hooks.h"
+#include "tools/pytorch/src/completion_hook.h"
 #include "tools/pytorch/src/forks.h"
 #include <gyre/gyre.h>
 
@@ -29,6 +30,7 @@ struct GroupMembership {
   std::string group;  // its name, for texts
   std::shared_ptr<GroupTimeout> timeout;
   std::shared_ptr<AbortHooks> hooks = std::make_shared<AbortHooks>();
+  std::shared_ptr<CompletionHook> completions = std::make_shared<CompletionHook>();
 };
 
 // What happened, as c10d's exception for it: DistBackendError, or ValueError where the caller's

@@ -27,6 +27,7 @@ void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
   }
   if (completed_) {
     cv_.notify_all();
+    notice_.end(why == nullptr, ended_);
     return let_go();
   }
   CompletionThreads::shared().push(
@@ -58,6 +59,7 @@ void HostWork::mark(std::exception_ptr why) {
   }
   if (tell_profiler) tell_profiler();
   cv_.notify_all();
+  notice_.end(why == nullptr, ended_);
   const CompletionThreads::UserCodeScope telling;
   if (future == nullptr || !telling.allowed()) return;
   if (why != nullptr)

@@ -2,6 +2,7 @@
 // arrived. Then threads that wait for it are woken, and the future is marked.
 #pragma once
 
+#include "tools/pytorch/src/completion_hook.h"
 #include "tools/pytorch/src/completion_threads.h"
 #include "tools/pytorch/src/forks.h"
 #include "tools/pytorch/src/torch_versions.h"
@@ -40,6 +41,8 @@ class HostWork final : public TorchWork {
   // Over, by the thread that made it: nobody can wait yet.
   void end_here();
   const Description& description() const { return description_; }
+  // Before it can end.
+  void set_notice(CompletionHook::CompletionNotice notice) { notice_ = std::move(notice); }
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -64,6 +67,7 @@ class HostWork final : public TorchWork {
   const std::shared_ptr<int> source_;
   const Time begun_ = std::chrono::steady_clock::now();
   Time ended_;
+  CompletionHook::CompletionNotice notice_;  // of whoever ends it
 };
 
 }  // namespace gyre_torch
