@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -24,6 +25,18 @@ void open_no_more() {
   close(next);
   const rlimit limit{static_cast<rlim_t>(next), static_cast<rlim_t>(next)};
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Sockets of this process that have a peer.
+int connected_sockets() {
+  constexpr int most_descriptors = 256;
+  int connected = 0;
+  for (int descriptor = 0; descriptor < most_descriptors; ++descriptor) {
+    sockaddr_storage peer{};
+    socklen_t bytes = sizeof peer;
+    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0) ++connected;
+  }
+  return connected;
 }
 
 // Of more than fits between two ranks: it ends when both have gone on.
@@ -73,7 +86,7 @@ TEST_CASE("who has no descriptors left is named", "[descriptors]") {
 }
 
 // Ten processes are more than hang on rank 0 in the control tree: rank 9 has to dial rank 1, once
-// the last one has come. Of the others nobody lacks anything.
+// the last one has come, which waits for that. Of the others nobody lacks anything.
 TEST_CASE("who has no descriptors left for its place in the tree is named", "[descriptors]") {
   constexpr int processes = 10, dialer = 9, last = 3;
   setenv("GYRE_INIT_TIMEOUT", "2", 1);
@@ -81,11 +94,13 @@ TEST_CASE("who has no descriptors left for its place in the tree is named", "[de
     share_id(board, rank);
     std::thread later;
     if (rank == dialer)
-      later = std::thread([] {
-        usleep(300'000);
+      later = std::thread([&board, before = connected_sockets()] {
+        if (!comes([before] { return connected_sockets() > before; }))
+          board.complain("rank 9 does not dial rank 0");
         open_no_more();
+        ++board.begun;
       });
-    if (rank == last) usleep(600'000);
+    if (rank == last && !comes([&] { return board.begun == 1; })) board.complain("no limit is set");
     gyreComm_t comm = nullptr;
     const gyreResult_t result = gyreCommInitRank(&comm, processes, board.id, rank);
     const std::string text = gyreGetLastError(comm);
