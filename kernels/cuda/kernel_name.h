@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/table.h"
+#include "lib/base/status.h"
 
 #include <span>
 #include <string>
@@ -25,8 +26,11 @@ struct KernelImage {
   const ImageOrigin* origin = nullptr;  // null: not known
 };
 
-// Those that are built into this library; none without nvcc.
+// Those of this library. One that was built without nvcc has those of libgyre_cuda.so.0, if that
+// lies beside it.
 std::span<const KernelImage> built_in_images();
+// What is wrong with libgyre_cuda.so.0; OK if nothing is, or if there is none.
+Status why_no_images();
 
 // The row of a pair; empty if there is none: bitwise operations on floats.
 std::string kernel_row(ElementType type, ReduceOp op);

@@ -5,4 +5,6 @@ namespace gyre::cuda {
 
 std::span<const KernelImage> built_in_images() { return {}; }
 
+Status why_no_images() { return {}; }
+
 }  // namespace gyre::cuda

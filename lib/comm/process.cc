@@ -202,7 +202,10 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
 }
 
 int Process::default_device(Status* why) {
-  if (images_.empty()) return GYRE_DEVICE_HOST;
+  if (images_.empty()) {
+    if (why != nullptr) *why = cuda::why_no_images();
+    return GYRE_DEVICE_HOST;
+  }
   const auto driver = cuda_driver(loaded::CudaPresence::wanted);
   loaded::CuDevice ordinal = 0;  // CUDA's own default
   Status usable = driver.status();

@@ -21,12 +21,15 @@ from wheel_file import Metadata, write_sdist, write_wheel  # noqa: E402
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / \
     "gyre/wheels"
 MACHINES = ("x86_64", "aarch64")
-OPTIONS = ("-Dtests=false", "-Dcuda=disabled", "-Dhwloc=enabled", "-Dverbs=enabled",
-           "-Ddebug=false", "-Dprefix=/", "-Dlibdir=lib", "-Dprefer_static=true")
+OPTIONS = ("-Dtests=false", "-Dhwloc=enabled", "-Dverbs=enabled", "-Ddebug=false", "-Dprefix=/",
+           "-Dlibdir=lib", "-Dprefer_static=true")
+IMAGES = "gyre_cuda"  # the library of the CUDA kernels, which libgyre finds beside itself
 DETAILS = """\
 wheels:
   gyre         libraries, headers, the program `gyre` and the perf programs; for every Python.
                OpenSSL, hwloc, tinyxml2 and fmt are in it, static and hidden
+  gyre-cu13    the CUDA kernels, compiled by nvcc of CUDA 13, for machines with GPUs; it installs
+               them beside the libraries of gyre. Only where nvcc is
   gyre-torch   the backend for PyTorch: its sources, which compile themselves at the first import
   sdist        the source distributions of both
 
@@ -42,15 +45,21 @@ def version():
     return re.search(r"version: '([^']+)'", (TOP / "meson.build").read_text(encoding="utf-8"))[1]
 
 
-def build(tools, jobs, options, folder):
-    """The installed tree of the libraries and programs."""
-    build_folder, stage = folder / "build", folder / "stage"
-    for old in (build_folder, stage):
-        shutil.rmtree(old, ignore_errors=True)
-    say(f"gyre for {tools.target()} ({tools.log})")
+def configure(tools, name, options):
+    build_folder = tools.folder / "build"
+    shutil.rmtree(build_folder, ignore_errors=True)
+    say(f"{name} for {tools.target()} ({tools.log})")
     tools.run("meson", "setup", build_folder, TOP, "--cross-file", tools.machine_file(), *options,
               folder=TOP)
-    tools.run("ninja", "-C", build_folder, f"-j{jobs}", *installed.targets(build_folder),
+    return build_folder
+
+
+def build(tools):
+    """The installed tree of the libraries and programs."""
+    build_folder, stage = configure(tools, "gyre", (*OPTIONS, "-Dcuda=disabled")), \
+        tools.folder / "stage"
+    shutil.rmtree(stage, ignore_errors=True)
+    tools.run("ninja", "-C", build_folder, f"-j{tools.jobs}", *installed.targets(build_folder),
               folder=TOP)
     tools.run("meson", "install", "-C", build_folder, "--no-rebuild", "--destdir", stage,
               folder=TOP)
@@ -76,6 +85,10 @@ def library_files(stage, package, library_version):
     return files
 
 
+def tag_of(tools):
+    return f"py3-none-manylinux_{toolchain.GLIBC.replace('.', '_')}_{tools.machine}"
+
+
 def gyre_wheel(tools, stage, out):
     number = version()
     files = library_files(stage, "gyre", number)
@@ -92,8 +105,42 @@ def gyre_wheel(tools, stage, out):
     scripts = "".join(f"{path.name} = gyre.__main__:run_program\n" for path in programs)
     return write_wheel(out, Metadata("gyre", number, "Collective communication between processes, "
                                      "threads and GPUs"),
-                       f"py3-none-manylinux_{toolchain.GLIBC.replace('.', '_')}_{tools.machine}",
-                       files, f"[console_scripts]\n{scripts}")
+                       tag_of(tools), files, f"[console_scripts]\n{scripts}")
+
+
+def find_nvcc():
+    return shutil.which("nvcc", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+
+
+def check_nvcc():
+    """The wheel's name says which CUDA's drivers load its kernels."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        sys.exit("wheels: gyre-cu13 needs nvcc of CUDA 13: tools/dev setup --cuda brings one")
+    said = subprocess.run([nvcc, "--version"], text=True, check=True,
+                          stdout=subprocess.PIPE).stdout
+    (release,) = re.findall(r"release ([\d.]+)", said)
+    if not release.startswith("13."):
+        sys.exit(f"wheels: gyre-cu13 needs nvcc of CUDA 13, and {nvcc} is of CUDA {release}")
+
+
+def images_wheel(tools, out):
+    check_nvcc()
+    build_folder = configure(tools, "gyre-cu13", (*OPTIONS, "-Dcuda=enabled",
+                                                  "-Dkernel_images=beside"))
+    number = version()
+    library = build_folder / f"kernels/cuda/lib{IMAGES}.so.{number}"
+    tools.run("ninja", "-C", build_folder, f"-j{tools.jobs}", library.relative_to(build_folder),
+              folder=TOP)
+    files = {f"gyre/lib/lib{IMAGES}.so.0": library.read_bytes(),
+             f"gyre_cu13-{number}.dist-info/licenses/LICENSE": TOP / "LICENSE"}
+    for name, path in tools.licences().items():
+        if name in ("libcxx.txt", "libfmt-dev.txt"):
+            files[f"gyre_cu13-{number}.dist-info/licenses/{name}"] = path
+    shutil.rmtree(build_folder)
+    return write_wheel(out, Metadata("gyre-cu13", number, "The CUDA kernels of Gyre",
+                                     [f"gyre=={number}"]),
+                       tag_of(tools), files, "")
 
 
 def torch_metadata():
@@ -145,6 +192,14 @@ def refuse_traces(wheel, folders):
                     sys.exit(f"wheels: {name} in {wheel.name} names the builder's {folder}")
 
 
+def serves(found, name):
+    """Whether a wheel of that name promises no older glibc than auditwheel has found."""
+    needs, promises = (re.search(r"manylinux_(\d+)_(\d+)_(\w+?)(?:\.whl)?$", one).groups()
+                       for one in (found, name))
+    return needs[2] == promises[2] and \
+        tuple(map(int, needs[:2])) <= tuple(map(int, promises[:2]))
+
+
 def audit(wheel):
     """What auditwheel says; ends the process if the wheel is not what its name promises."""
     refuse_traces(wheel, (CACHE, TOP))
@@ -154,11 +209,11 @@ def audit(wheel):
         toolchain.own_apt.run(python, "-m", "pip", "install", "--quiet", "auditwheel")
     said = subprocess.run([python, "-m", "auditwheel", "show", wheel], text=True, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-    (wanted,) = re.findall(r"manylinux_\d+_\d+_\w+(?=\.whl)", wheel.name)
     said = " ".join(said.split())
-    if f'is consistent with the following platform tag: "{wanted}"' not in said:
+    found = re.search(r'is consistent with the following platform tag: "(manylinux_[^"]+)"', said)
+    if found is None or not serves(found[1], wheel.name):
         sys.exit(f"wheels: auditwheel does not find {wheel.name} right:\n{said}")
-    say(f"auditwheel: {wheel.name} is consistent with {wanted}")
+    say(f"auditwheel: {wheel.name} is consistent with {found[1]}")
 
 
 def read_arguments(arguments):
@@ -174,23 +229,29 @@ def read_arguments(arguments):
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
                         help="compilations at once (default: %(default)s)")
     said = parser.parse_args(arguments)
-    known = ("gyre", "gyre-torch", "sdist")
+    known = ("gyre", "gyre-cu13", "gyre-torch", "sdist")
     for name in said.wheels:
         if name not in known:
             parser.error(f"there is no wheel {name}; there are {', '.join(known)}")
-    said.wheels = said.wheels or known
+    if not said.wheels:
+        said.wheels = [name for name in known if name != "gyre-cu13" or find_nvcc()]
+        if "gyre-cu13" not in said.wheels:
+            say("there is no nvcc, so that gyre-cu13 is not built")
     return said
 
 
 def main(arguments):
     said = read_arguments(arguments)
     made = []
-    if "gyre" in said.wheels:
-        tools = toolchain.Toolchain(CACHE, said.machine, said.jobs)
+    tools = toolchain.Toolchain(CACHE, said.machine, said.jobs)
+    if {"gyre", "gyre-cu13"} & set(said.wheels):
         tools.make()
-        stage = build(tools, said.jobs, OPTIONS, tools.folder)
-        made.append(gyre_wheel(tools, stage, said.out))
-        audit(made[-1])
+    if "gyre" in said.wheels:
+        made.append(gyre_wheel(tools, build(tools), said.out))
+    if "gyre-cu13" in said.wheels:
+        made.append(images_wheel(tools, said.out))
+    for wheel in made:
+        audit(wheel)
     if "gyre-torch" in said.wheels:
         made.append(torch_wheel(said.out))
     if "sdist" in said.wheels:
