@@ -25,12 +25,10 @@ constexpr int multiprocessors_for_one_spare = 16;
 // Code of one CUDA runs under drivers of the same major version and of later ones (CUDA
 // Compatibility, "Minor Version Compatibility").
 Status check_images(const loaded::CudaDriver& driver, std::span<const cuda::KernelImage> images) {
-  if (images.empty()) {
-    GYRE_TRY(cuda::why_no_images());
+  if (images.empty())
     return invalid_usage(
         "this build of Gyre has no CUDA kernels: install its package gyre-cu13 (pip), configure it "
         "with -Dcuda=enabled, which needs nvcc, or use GYRE_DEVICE_HOST and host memory");
-  }
   const cuda::ImageOrigin* const origin = images.front().origin;
   int version = 0;
   if (origin == nullptr || driver.driver_version(&version) != cu::success) return {};
