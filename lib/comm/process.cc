@@ -188,8 +188,8 @@ Result<const loaded::Nvml*> Process::nvml() {
 
 Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal) {
   GYRE_ASSIGN(const loaded::CudaDriver* driver, cuda_driver(loaded::CudaPresence::wanted));
-  if (images_.empty()) GYRE_TRY(cuda::why_no_images());
   const std::lock_guard lock(mutex_);
+  if (images_.empty()) GYRE_TRY(cuda::why_no_images());
   auto& device = cuda_devices_[ordinal];
   if (device == nullptr) {
     auto opened = exec::CudaDevice::open(*driver, ordinal, images_);
