@@ -121,6 +121,28 @@ class Wheels(unittest.TestCase):
             self.assertIn(f"\n{name} = gyre.__main__:run_program\n",
                           files[f"{info}/entry_points.txt"])
 
+    def test_the_kernels_wheel_puts_its_library_beside_that_of_its_release(self):
+        number, licence = wheels.version(), self.out / "licence.txt"
+        licence.write_text("its licence")
+        tools = types.SimpleNamespace(machine="x86_64", licences=lambda: {
+            "libcxx.txt": licence, "openssl.txt": licence})
+        path = wheels.images_wheel(tools, b"images", self.out)
+        self.assertEqual(path.name, f"gyre_cu13-{number}-py3-none-manylinux_2_28_x86_64.whl")
+        info = f"gyre_cu13-{number}.dist-info"
+        with zipfile.ZipFile(path) as archive:
+            self.assertEqual(archive.read("gyre/lib/libgyre_cuda.so.0"), b"images")
+            self.assertIn(f"Requires-Dist: gyre=={number}\n".encode(),
+                          archive.read(f"{info}/METADATA"))
+            self.assertEqual({name for name in archive.namelist() if "licenses" in name},
+                             {f"{info}/licenses/{name}" for name in ("LICENSE", "libcxx.txt")})
+
+    def test_a_wheel_may_need_an_older_glibc_than_its_name_says(self):
+        name = "gyre-0.2.0-py3-none-manylinux_2_28_x86_64.whl"
+        for found, right in (("manylinux_2_28_x86_64", True), ("manylinux_2_17_x86_64", True),
+                             ("manylinux_2_29_x86_64", False), ("manylinux_3_0_x86_64", False),
+                             ("manylinux_2_28_aarch64", False)):
+            self.assertEqual(wheels.serves(found, name), right, found)
+
     def test_a_wheel_that_names_a_folder_of_its_builder_is_refused(self):
         path = self.make()
         wheels.refuse_traces(path, (ROOT,))

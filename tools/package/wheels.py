@@ -124,23 +124,27 @@ def check_nvcc():
         sys.exit(f"wheels: gyre-cu13 needs nvcc of CUDA 13, and {nvcc} is of CUDA {release}")
 
 
-def images_wheel(tools, out):
+def build_images(tools):
+    """The library of the CUDA kernels."""
     check_nvcc()
     build_folder = configure(tools, "gyre-cu13", (*OPTIONS, "-Dcuda=enabled",
                                                   "-Dkernel_images=beside"))
-    number = version()
-    library = build_folder / f"kernels/cuda/lib{IMAGES}.so.{number}"
-    tools.run("ninja", "-C", build_folder, f"-j{tools.jobs}", library.relative_to(build_folder),
-              folder=TOP)
-    files = {f"gyre/lib/lib{IMAGES}.so.0": library.read_bytes(),
-             f"gyre_cu13-{number}.dist-info/licenses/LICENSE": TOP / "LICENSE"}
-    for name, path in tools.licences().items():
-        if name in ("libcxx.txt", "libfmt-dev.txt"):
-            files[f"gyre_cu13-{number}.dist-info/licenses/{name}"] = path
+    library = f"kernels/cuda/lib{IMAGES}.so.{version()}"
+    tools.run("ninja", "-C", build_folder, f"-j{tools.jobs}", library, folder=TOP)
+    content = (build_folder / library).read_bytes()
     shutil.rmtree(build_folder)
+    return content
+
+
+def images_wheel(tools, library, out):
+    number = version()
+    files = {f"gyre/lib/lib{IMAGES}.so.0": library}
+    # What is linked into it.
+    for name, path in {"LICENSE": TOP / "LICENSE", **tools.licences()}.items():
+        if name in ("LICENSE", "libcxx.txt", "libfmt-dev.txt"):
+            files[f"gyre_cu13-{number}.dist-info/licenses/{name}"] = path
     return write_wheel(out, Metadata("gyre-cu13", number, "The CUDA kernels of Gyre",
-                                     [f"gyre=={number}"]),
-                       tag_of(tools), files, "")
+                                     [f"gyre=={number}"]), tag_of(tools), files)
 
 
 def torch_metadata():
@@ -249,7 +253,7 @@ def main(arguments):
     if "gyre" in said.wheels:
         made.append(gyre_wheel(tools, build(tools), said.out))
     if "gyre-cu13" in said.wheels:
-        made.append(images_wheel(tools, said.out))
+        made.append(images_wheel(tools, build_images(tools), said.out))
     for wheel in made:
         audit(wheel)
     if "gyre-torch" in said.wheels:

@@ -117,10 +117,10 @@ def number_processes(texts):
 
 
 def ranks_of(text, numbers, size):
-    if text.size == size:
-        return list(range(size))
     processes = text.processes()
-    strangers = [pid for pid in processes if pid not in numbers]
+    if not processes and text.size == size:
+        return list(range(size))
+    strangers = [process for process in processes if process not in numbers]
     if strangers or not processes:
         raise Unusable(f"communicator {text.group[0]} of {text.size} ranks has processes that the "
                        f"largest one, of {size}, does not tell")
