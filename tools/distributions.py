@@ -212,7 +212,7 @@ def tested(code, text):
     counts = {name: int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1])
               for name in ("Ok", "Fail", "Skipped", "Timeout")
               if re.search(rf"^{name}:\s+\d+", text, re.M)}
-    failed = sorted(set(re.findall(r"^\s*\d+/\d+ .* / (\S+)\s+(?:FAIL|TIMEOUT|ERROR)\b", text,
+    failed = sorted(set(re.findall(r"^\s*\d+/\d+ .*[ :](\S+)\s+(?:FAIL|TIMEOUT|ERROR)\b", text,
                                    re.M)))
     said = f"{counts.get('Ok', 0)} tests passed, {counts.get('Skipped', 0)} skipped"
     if code != 0 or failed:

@@ -20,10 +20,12 @@ std::string folder_of_this_library() {
   return slash == std::string_view::npos ? "." : std::string(path.substr(0, slash));
 }
 
+// For good: threads may ask for it while the process ends.
 const Result<LoadedImages>& beside() {
-  static const Result<LoadedImages> found = [] {
-    auto loaded = load_images(folder_of_this_library() + "/" + images_library);
-    if (!loaded.ok()) log_warn("{}", loaded.status().message());
+  static const Result<LoadedImages>& found = *[] {
+    auto* const loaded =
+        new Result<LoadedImages>(load_images(folder_of_this_library() + "/" + images_library));
+    if (!loaded->ok()) log_warn("{}", loaded->status().message());
     return loaded;
   }();
   return found;
