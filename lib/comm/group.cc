@@ -125,14 +125,15 @@ JoiningCalls::~JoiningCalls() {
   if (!begun_) (void)give_up(Status(Code::SystemError, "out of memory"));
 }
 
+// The others are told what went wrong here: the program's calls, or this process's machine.
 Status JoiningCalls::give_up(Status why) {
   begun_ = true;
+  const Code code = why.code() == Code::SystemError ? Code::SystemError : Code::InvalidUsage;
   (void)thrown_by([&] {
     for (Communicator* const one : communicators_)
       (void)one->fail(
-          Status(Code::InvalidUsage,
-                 fmt::format("this rank has not joined, as its group was not carried out: {}",
-                             why.message())));
+          Status(code, fmt::format("this rank has not joined, as its group was not carried out: {}",
+                                   why.message())));
   });
   return why;
 }
