@@ -127,34 +127,25 @@ def ranks_of(text, numbers, size):
     return [numbers[process] for process in processes]
 
 
-def state_of(flight):
-    if flight["end_ns"] is not None and flight["outcome"] == 0:
-        return "completed"
-    return "started"
-
-
 def sizes_of(flight, size):
-    name, given, gotten = CALLS[flight["function"]]
-    times = {"n": size}
-    counts = [flight["count"] * times.get(part, part) for part in (given, gotten)]
-    return name, [[count] for count in counts]
+    name, *parts = CALLS[flight["function"]]
+    return name, *([flight["count"] * (size if part == "n" else part)] for part in parts)
 
 
 def entry_of(text, flight, begun_ns):
-    name, (given, gotten) = sizes_of(flight, text.size)
+    name, given, gotten = sizes_of(flight, text.size)
     dtype = DTYPES.get(flight["type"], flight["type"])
-    done = state_of(flight) == "completed"
-    ended_ns = text.to_wall_ns + flight["end_ns"] if done else None
+    done = flight["end_ns"] is not None and flight["outcome"] == 0
     entry = {
         "frames": [], "pg_id": 0, "process_group": text.group,
         "collective_seq_id": flight["sequence"], "p2p_seq_id": 0, "op_id": flight["serial"],
         "profiling_name": f"{BACKEND}:{name}", "is_p2p": False,
         "input_sizes": [given], "input_dtypes": [dtype],
         "output_sizes": [gotten], "output_dtypes": [dtype],
-        "state": state_of(flight), "retired": done, "timeout_ms": 0,
+        "state": "completed" if done else "started", "retired": done, "timeout_ms": 0,
         "time_created_ns": text.to_wall_ns + begun_ns,
         "time_discovered_started_ns": text.to_wall_ns + begun_ns,
-        "time_discovered_completed_ns": ended_ns,
+        "time_discovered_completed_ns": text.to_wall_ns + flight["end_ns"] if done else None,
     }
     if flight["start_ns"] is not None and done:
         entry["duration_ms"] = (flight["end_ns"] - flight["start_ns"]) / 1e6

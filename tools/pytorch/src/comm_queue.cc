@@ -1,5 +1,6 @@
 #include "tools/pytorch/src/comm_queue.h"
 
+#include <algorithm>
 #include <c10/util/Exception.h>
 #include <thread>
 
@@ -38,6 +39,13 @@ at::Device device_of(const Operation& operation) {
                         " and ", tensor.device());
     }
   return found.value_or(operation.device);
+}
+
+std::chrono::milliseconds left_until(std::chrono::steady_clock::time_point until) {
+  using std::chrono::milliseconds;
+  return std::max(
+      std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now()),
+      milliseconds(0));
 }
 
 gyreResult_t CommQueue::call(const Operation& operation, gyreComm_t comm, gyreStream_t stream) {

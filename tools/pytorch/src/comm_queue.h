@@ -31,6 +31,9 @@ Operation together(std::vector<Operation> parts);
 // Where its tensors are. Throws if that is not one place.
 at::Device device_of(const Operation& operation);
 
+// Not negative.
+std::chrono::milliseconds left_until(std::chrono::steady_clock::time_point until);
+
 class CommQueue {
  public:
   virtual ~CommQueue() = default;

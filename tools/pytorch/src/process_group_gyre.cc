@@ -62,14 +62,12 @@ void ProcessGroupGyre::registerOnCompletionHook(CompletionHook::Hook&& hook) {
 }
 
 void ProcessGroupGyre::waitForPendingWorks() {
+  if (!queues_.are_of_this_process()) return;  // a forked child leaves its parent's group so
   const ReleaseGil released;
   const auto until = std::chrono::steady_clock::now() + queues_.membership().timeout->load();
-  for (const std::shared_ptr<CommQueue>& queue : queues_.all()) {
-    const auto left =
-        std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
-    TORCH_CHECK(queue->drain(left), "gyre: rank ", getRank(),
+  for (const std::shared_ptr<CommQueue>& queue : queues_.all())
+    TORCH_CHECK(queue->drain(left_until(until)), "gyre: rank ", getRank(),
                 ": operations of the process group have not ended within its timeout");
-  }
   queues_.membership().completions->wait_for_pending();
 }
 

@@ -2,21 +2,10 @@
 
 #include "tools/pytorch/src/forks.h"
 
-#include <algorithm>
-
 namespace gyre_torch {
 
 using MonotonicClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-namespace {
-
-milliseconds left_until(MonotonicClock::time_point until) {
-  return std::max(std::chrono::duration_cast<milliseconds>(until - MonotonicClock::now()),
-                  milliseconds(0));
-}
-
-}  // namespace
 
 ShutdownHook& ShutdownHook::shared() { return of_this_process<ShutdownHook>(); }
 
