@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace gyre::topology {
 namespace {
@@ -11,18 +12,23 @@ namespace {
 constexpr std::array<std::string_view, 3> protocol_names = {"unknown", "ethernet", "infiniband"};
 constexpr std::array<std::string_view, 2> joint_names = {"nvlink", "c2c"};
 
+// The text before the first such character, and the text after it.
+std::pair<std::string_view, std::string_view> parted(std::string_view text, char by) {
+  const std::size_t place = text.find(by);
+  if (place == text.npos) return {text, {}};
+  return {text.substr(0, place), text.substr(place + 1)};
+}
+
 // Words as an element's attributes, which are read with the same checks.
 XmlElement as_attributes(std::string_view words, const XmlElement& element) {
   XmlElement made;
   made.name = element.name;
   made.line = element.line;
   while (!words.empty()) {
-    const std::size_t blank = std::min(words.find(' '), words.size());
-    const std::string_view word = words.substr(0, blank);
-    words.remove_prefix(std::min(blank + 1, words.size()));
-    const std::size_t equals = std::min(word.find('='), word.size());
-    made.set(std::string(word.substr(0, equals)),
-             std::string(word.substr(std::min(equals + 1, word.size()))));
+    const auto [word, rest] = parted(words, ' ');
+    const auto [name, value] = parted(word, '=');
+    made.set(std::string(name), std::string(value));
+    words = rest;
   }
   return made;
 }
