@@ -1,0 +1,1 @@
+// Meson precompiles headers for a library: this one, which is empty.
