@@ -84,7 +84,7 @@ def too_long(path, source):
 
 
 # Public headers have a guard that C compilers know; what is precompiled is included by nobody.
-UNGUARDED = ("include/", "lib/base/precompiled/", "tests/support/precompiled/")
+UNGUARDED = ("include/", "tests/support/precompiled/")
 
 
 def badly_opened(path, source, paths):

@@ -1,1 +1,0 @@
-// Meson precompiles headers for a library: this one, which is empty.
