@@ -69,7 +69,7 @@ def machine(nvcc, built=False):
 
 
 def library():
-    return os.path.join(BUILD, "lib", "comm", "libgyre.so")
+    return os.path.join(BUILD, "lib", "api", "libgyre.so")
 
 
 def library_key():
@@ -97,6 +97,12 @@ def keep_passed(folder, passed):
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump({"library": library_key(), "passed": passed}, file)
     os.replace(path + ".new", path)
+
+
+def keep_commit():
+    """For the lines that benchmarks record where the built tree is copied to."""
+    with open(rounds.COMMIT_OF_A_COPY, "w", encoding="utf-8") as file:
+        file.write(rounds.commit() + "\n")
 
 
 def wait(process, part, path):
@@ -256,6 +262,8 @@ def run_parts(parts, options, state, logs):
         print(f"   {part.name}: {part.outcome} after {part.took:.0f} s {part.why}", flush=True)
         if is_build and part.outcome != PASSED:
             break
+        if part.name == "build":
+            keep_commit()
         if part.outcome == PASSED and not is_build:
             keep_passed(state, {**passed_before(state), part.name: round(part.took, 1)})
 

@@ -172,16 +172,27 @@ def machine():
     return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}"
 
 
+COMMIT_OF_A_COPY = os.path.join(ROOT, "build-gpu", "commit.txt")
+
+
 def commit():
+    """Of this checkout; of a tree that was copied without one, what tools/dev gpu has written."""
     def git(*words):
         try:
             return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True,
                                   timeout=60).stdout.strip()
-        except OSError:  # a copied tree, on a machine without git
+        except OSError:  # no git on this machine
             return ""
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "include", "lib",
                   "kernels", "transports", "bench")
-    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + ("+changes" if changed else "")
+    head = git("rev-parse", "--short=12", "HEAD")
+    if head:
+        return head + ("+changes" if changed else "")
+    try:
+        with open(COMMIT_OF_A_COPY, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"
 
 
 def provenance(script):

@@ -218,7 +218,7 @@ class Parts(unittest.TestCase):
     def test_what_has_passed_of_a_library_is_not_run_again(self):
         with tempfile.TemporaryDirectory() as folder:
             told, build = os.path.join(folder, "told"), gpu_parts.BUILD
-            library = os.path.join(folder, "lib", "comm", "libgyre.so")
+            library = os.path.join(folder, "lib", "api", "libgyre.so")
             os.makedirs(os.path.dirname(library))
             write(library, "one")
 
@@ -241,6 +241,29 @@ class Parts(unittest.TestCase):
                 self.assertEqual(parts_run()[0], ["one", "two"])
             finally:
                 gpu_parts.BUILD = build
+
+    def test_a_copied_tree_records_the_commit_that_it_was_built_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("bench/compare", "build-gpu"):
+                os.makedirs(os.path.join(folder, name))
+            shutil.copy(gpu_parts.rounds.__file__, os.path.join(folder, "bench/compare/rounds.py"))
+
+            def told():
+                return subprocess.run(
+                    [sys.executable, "-c", "import rounds; print(rounds.commit())"], cwd=folder,
+                    env={**os.environ, "PYTHONPATH": os.path.join(folder, "bench/compare"),
+                         "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)},
+                    capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+
+            self.assertEqual(told(), "unknown")
+            kept, gpu_parts.rounds.COMMIT_OF_A_COPY = (
+                gpu_parts.rounds.COMMIT_OF_A_COPY,
+                os.path.join(folder, "build-gpu", "commit.txt"))
+            try:
+                gpu_parts.keep_commit()
+            finally:
+                gpu_parts.rounds.COMMIT_OF_A_COPY = kept
+            self.assertEqual(told(), gpu_parts.rounds.commit())
 
     def test_a_part_that_the_time_cuts_short_is_left_to_the_next_call(self):
         part = gpu_parts.Part("slow", 30, ["sleep", "20"])
