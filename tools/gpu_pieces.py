@@ -36,7 +36,7 @@ def build_parts():
 
 def of_test(name, cases, means, environment=SIDE_BY_SIDE, words=(), before=()):
     program = os.path.join(BUILD, "tests", "gpu", "gpu_test")
-    return Part(name, MAX_SECONDS, [*before, "env", "GYRE_SOCKET_IFNAME=lo", *environment, program,
+    return Part(name, MAX_SECONDS, [*before, "env", *environment, "GYRE_SOCKET_IFNAME=lo", program,
                                      "--rng-seed", "1", *words, cases], program, means)
 
 

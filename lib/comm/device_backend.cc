@@ -66,14 +66,14 @@ Result<bool> DeviceBackend::take_stream(const void* stream, exec::StreamState& a
         "a host stream (gyreStreamCreate) was given to a communicator of a CUDA "
         "device: it takes a cudaStream_t");
   GYRE_ASSIGN(asked, check_device_stream(device_, stream));
-  GYRE_TRY(check_turn(asked.stream));
+  GYRE_TRY(check_turn(asked));
   return true;
 }
 
 // Refuses what would hang (lib/device/device_streams.h). A call counts from here on, as two ranks
 // may be asking at one time.
-Status DeviceBackend::check_turn(loaded::CuStream stream) const {
-  if (stream == loaded::cu::thread_stream && !state_.options.blocking)
+Status DeviceBackend::check_turn(const exec::StreamState& stream) const {
+  if (stream.stream == loaded::cu::thread_stream && !state_.options.blocking)
     return invalid_argument(
         "cudaStreamPerThread was given to a non-blocking communicator: a thread of Gyre launches "
         "its kernels, and there cudaStreamPerThread is another stream. Give it a stream that "

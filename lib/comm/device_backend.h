@@ -101,7 +101,7 @@ class DeviceBackend final : public Backend, public Watched {
   DeviceEnvironment surroundings(const std::vector<p2p::Gpu>& gpus,
                                  std::vector<p2p::PairRoute> ways, const DeviceDemand& demand);
 
-  Status check_turn(loaded::CuStream stream) const;
+  Status check_turn(const exec::StreamState& stream) const;
   void note_launch();
   // What the caller registered.
   struct RegisteredBuffer {

@@ -6,17 +6,21 @@ namespace gyre::comm {
 
 namespace cu = loaded::cu;
 
-Result<DeviceStreamUse> ask_stream(const loaded::CudaDriver& driver, loaded::CuStream stream) {
+Result<DeviceStreamUse> ask_stream(const loaded::CudaDriver& driver,
+                                   const exec::StreamState& given) {
   DeviceStreamUse use;
-  use.stream = stream == nullptr ? cu::default_stream : stream;
+  use.stream = given.stream == nullptr ? cu::default_stream : given.stream;
   if (use.stream == cu::default_stream) return use;
   if (use.stream == cu::thread_stream) {
     use.thread = std::this_thread::get_id();
     use.waits_for_default = true;
     return use;
   }
+  // A graph runs on the stream that it is launched on. And the driver refuses the question during a
+  // capture, which fails then.
+  if (given.graph != nullptr) return use;
   unsigned flags = 0;
-  GYRE_TRY(driver.check(driver.stream_flags(stream, &flags), "cuStreamGetFlags"));
+  GYRE_TRY(driver.check(driver.stream_flags(given.stream, &flags), "cuStreamGetFlags"));
   use.waits_for_default = (flags & cu::stream_non_blocking) == 0;
   return use;
 }

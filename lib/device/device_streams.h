@@ -3,7 +3,7 @@
 // so would the default stream beside a stream that waits for it.
 #pragma once
 
-#include "lib/loaded/cuda.h"
+#include "lib/cuda/cuda_stream.h"
 
 #include <functional>
 #include <memory>
@@ -21,7 +21,8 @@ struct DeviceStreamUse {
   // `held`: its end may take locks of the caller's.
   std::function<bool(std::shared_ptr<const void>& held)> is_running;
 };
-Result<DeviceStreamUse> ask_stream(const loaded::CudaDriver& driver, loaded::CuStream stream);
+Result<DeviceStreamUse> ask_stream(const loaded::CudaDriver& driver,
+                                   const exec::StreamState& given);
 
 bool wait_for_each_other(const DeviceStreamUse& a, const DeviceStreamUse& b);
 Status refuse_streams(int rank, const DeviceStreamUse& its, int other,

@@ -123,6 +123,16 @@ class OnThisMachine(unittest.TestCase):
                 chosen.update(found)
         self.assertEqual({name for name, _ in cases} - chosen, set())
 
+    def test_the_variables_of_a_part_are_given_in_the_order_that_env_takes(self):
+        for part in gpu_parts.all_parts():
+            if "env" not in part.command:
+                continue
+            begin = part.command.index("env")
+            end = next(i for i, word in enumerate(part.command) if word.endswith("gpu_test"))
+            done = subprocess.run([*part.command[begin:end], "true"], capture_output=True,
+                                  text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, f"{part.name}: {done.stderr}")
+
     def test_a_part_that_does_not_exist_is_refused(self):
         done = dev(self.folder, "--only", "everything")
         self.assertEqual(done.returncode, 2)

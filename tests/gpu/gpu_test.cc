@@ -10,6 +10,8 @@
 #include "tests/support/kernels/device_cases.h"
 #include "tests/support/kernels/kernel_job.h"
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 
 namespace gpu_test {
@@ -212,7 +214,11 @@ TEST_CASE("ranks as processes on one GPU are right, and who dies is named", "[gp
     WARN("processes share the GPU " << (mps != 0 ? "side by side (MPS)" : "in turns (no MPS)"));
   }
   for (const CudaProcessCase& one : cuda_process_cases(scale)) {
+    const auto began = std::chrono::steady_clock::now();
     const std::vector<std::string> complaints = spawn_processes(one, scale);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    std::printf("%s: %.1f s\n", one.name.c_str(), took.count());
+    std::fflush(stdout);
     for (std::size_t process = 0; process < complaints.size(); ++process) {
       INFO(one.name << ", process " << process);
       CHECK(complaints[process] == "");

@@ -228,14 +228,27 @@ void check_replay_left_out(const OnCuda& on, std::size_t count, int timeout_ms) 
 void check_default_stream_in_capture(const OnCuda& on, std::size_t count) {
   Ranks ranks(on, 1);
   const GraphBuffers buffers(on, 1, count);
-  buffers.fill(1);
-  REQUIRE(on.driver->stream_begin_capture(ranks.streams[0], cu::capture_global) == cu::success);
-  CHECK(buffers.all_reduce(0, ranks.comms[0], nullptr) == gyreInvalidUsage);
-  CHECK(mentions(last_error(ranks.comms[0]), "while another stream of the device is captured"));
-  CHECK(buffers.all_reduce(0, ranks.comms[0], ranks.stream(0)) == gyreSuccess);
-  loaded::CuGraph graph = nullptr;
-  REQUIRE(on.driver->stream_end_capture(ranks.streams[0], &graph) == cu::success);
-  REQUIRE(on.driver->graph_destroy(graph) == cu::success);
+  loaded::CuStream blocking = nullptr;
+  REQUIRE(on.driver->stream_create(&blocking, 0) == cu::success);
+  for (loaded::CuStream captured : {blocking, ranks.streams[0]}) {
+    buffers.fill(1);
+    REQUIRE(on.driver->stream_begin_capture(captured, cu::capture_global) == cu::success);
+    const gyreResult_t called = buffers.all_reduce(0, ranks.comms[0], nullptr);
+    if (captured == blocking) {
+      CHECK(called == gyreInvalidUsage);
+      CHECK(mentions(last_error(ranks.comms[0]), "while another stream of the device is captured"));
+    } else {
+      CHECK(called == gyreSuccess);
+    }
+    CHECK(buffers.all_reduce(0, ranks.comms[0], reinterpret_cast<gyreStream_t>(captured)) ==
+          gyreSuccess);
+    loaded::CuGraph graph = nullptr;
+    REQUIRE(on.driver->stream_end_capture(captured, &graph) == cu::success);
+    REQUIRE(on.driver->graph_destroy(graph) == cu::success);
+  }
+  REQUIRE(on.driver->stream_synchronize(nullptr) == cu::success);
+  CHECK(buffers.wrong_sums(1) == 0);
+  REQUIRE(on.driver->stream_destroy(blocking) == cu::success);
 }
 
 void check_spoiled_capture(const OnCuda& on, std::size_t count) {

@@ -49,7 +49,7 @@ void check_captured_streams(const OnCuda& on, std::size_t count);
 void check_graph_stays_usable(const OnCuda& on, std::size_t count);
 void check_abort_of_replay(const OnCuda& on, std::size_t count, double max_seconds);
 void check_replay_left_out(const OnCuda& on, std::size_t count, int timeout_ms);
-// The default stream would have to wait for what is captured.
+// The default stream would have to wait for what is captured, unless that stream is non-blocking.
 void check_default_stream_in_capture(const OnCuda& on, std::size_t count);
 void check_spoiled_capture(const OnCuda& on, std::size_t count);
 

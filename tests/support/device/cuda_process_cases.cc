@@ -22,7 +22,8 @@ struct Sizes {
 Sizes sizes_of(ProcessScale scale) {
   if (scale == ProcessScale::fake) return {{1, 77, 5000}, 9, 3, 20, {{"GYRE_BUFFSIZE", "4096"}}};
   if (scale == ProcessScale::brief) return {{1, 1009, 20011}, 16, 60, 120, {}};
-  return {{0, 1, 129, 20011, 262147}, 1, 1, 600, {}};
+  // Threads try every way, without the second that each communicator of processes takes.
+  return {{0, 1, 129, 20011, 262147}, 8, 1, 600, {}};
 }
 
 std::string without(const std::string& text, const std::string& word) {

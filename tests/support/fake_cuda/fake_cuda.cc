@@ -219,6 +219,9 @@ CuResult stream_owner(CuStream stream, CuContext* owner) {
 }
 CuResult stream_flags(CuStream stream, unsigned* flags) {
   const std::lock_guard lock(fake->mutex);
+  // As a driver of CUDA 13.0 did, also for a thread in relaxed mode.
+  if (CuGraphBody* const into = fake->stream(stream).capturing; into != nullptr)
+    return into->spoiled = true, cu::capture_unsupported;
   return *flags = fake->stream(stream).blocking ? 0 : cu::stream_non_blocking, cu::success;
 }
 CuResult stream_wait_event(CuStream stream, CuEvent event, unsigned) {

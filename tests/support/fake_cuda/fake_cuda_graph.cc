@@ -89,9 +89,10 @@ CuResult fake_stream_end_capture(CuStream stream, CuGraph* graph) {
 CuResult fake_stream_capture_info(CuStream stream, int* status, std::uint64_t* id, CuGraph* graph,
                                   const CuGraphNode**, std::size_t*) {
   const std::lock_guard lock(fake->mutex);
-  // It would have to wait for the streams that are captured.
-  for (const CuGraphBody* other : fake->graphs)
-    if (stream == nullptr && other->capturing) return cu::capture_implicit;
+  // It would have to wait for the streams that are captured, and wait for it.
+  for (const CuStreamBody* other : fake->streams)
+    if (stream == nullptr && other->blocking && other->capturing != nullptr)
+      return cu::capture_implicit;
   const CuGraph into = fake->stream(stream).capturing;
   *status = into == nullptr ? cu::capture_none
             : into->spoiled ? cu::capture_invalidated
