@@ -19,7 +19,7 @@ GYRE_DEVICE void bare_moves(const BareMove& on) {
   auto& state = cuda::device::block_memory<cuda::BlockState>();
   if (cuda::device::thread_index() == 0) state.incoming[0] = {on.second, cuda::Lies::in_message};
   cuda::device::block_barrier();
-  const cuda::Walk walk{on.launch, lane, state, false, 0};
+  cuda::Walk walk{on.launch, lane, state, false, 0};
   plan::Step step{};
   step.local = plan::Buffer::input;
   step.store = plan::Buffer::output;
@@ -32,7 +32,7 @@ GYRE_DEVICE void bare_moves(const BareMove& on) {
        at += stride) {
     const std::uint64_t left = on.bytes - at;
     const plan::Piece piece{0, left < on.piece_bytes ? left : on.piece_bytes, at, at, at};
-    cuda::move_piece<Reducer>(cuda::operands_of(walk, move, piece));
+    cuda::move_piece<Reducer>(walk, cuda::operands_of(walk, move, piece));
   }
 }
 

@@ -30,7 +30,7 @@ GYRE_DEVICE bool straight_move(cuda::Walk& walk, const plan::Step& step, std::ui
   if (cuda::device::block_any(walk.stopped)) return false;
   const plan::Piece piece{chunk, bytes, 0, geometry.input.offset(chunk) + round_offset,
                           geometry.output.offset(chunk) + round_offset};
-  cuda::move_piece<Reducer>(cuda::operands_of(walk, move, piece));
+  cuda::move_piece<Reducer>(walk, cuda::operands_of(walk, move, piece));
   cuda::device::block_barrier();
   if (serves && sends) Simple::close_sent(walk, move, 0, 0);
   if (serves && receives) Simple::close_received(walk, 0, 0);

@@ -163,7 +163,7 @@ struct Simple {
   GYRE_DEVICE static void perform(Walk& walk, const plan::Move& move, std::uint32_t) {
     plan::PieceWalk pieces(move);
     for (plan::Piece piece; pieces.next(piece);)
-      move_piece<Reducer>(operands_of(walk, move, piece));
+      move_piece<Reducer>(walk, operands_of(walk, move, piece));
   }
 
   // The whole block has moved: what it wrote goes out with the tail, what it read is given back.

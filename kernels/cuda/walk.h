@@ -30,6 +30,13 @@ struct EndState {
   bool pulled;         // the peer reads our input during this call
 };
 
+// Where a piece's operands lie and its results go, so that the loops over its bytes look nothing up
+// but a pointer. A source for each operand, a target for each sending link and one for the store.
+struct PiecePlaces {
+  const std::byte* sources[max_links + 1];
+  std::byte* targets[max_links + 1];  // null: nothing to write
+};
+
 // What stands before `send` is the first thread's to write; the rest, by link, the thread's that
 // serves it. A barrier lies between a write and a read by another thread.
 struct BlockState {
@@ -44,6 +51,7 @@ struct BlockState {
   EndState receive[max_links];
   Incoming incoming[max_links];
   Outgoing outgoing[max_links];
+  PiecePlaces places[2];  // by turns: some threads find the next piece's while others move bytes
 };
 
 GYRE_DEVICE bool has_link(const plan::MoveLinks& links, std::uint32_t link) {
@@ -57,6 +65,7 @@ struct Walk {
   BlockState& state;
   bool stopped;  // this thread; the block leaves together at its next meeting
   std::uint64_t since;
+  std::uint32_t pieces = 0;  // so far, of the block
 
   GYRE_DEVICE const plan::Geometry& geometry() const { return state.task.geometry; }
   GYRE_DEVICE std::byte* scratch() const {
