@@ -101,6 +101,13 @@ def communicator_parts():
                 "repeats it", words=["--soak", "1000"])]
 
 
+def torch_parts():
+    script = os.path.join(ROOT, "tests", "gpu", "torch_on_gpu.py")
+    return [Part("PyTorch", MAX_SECONDS, [sys.executable, script, BUILD], script,
+                 "the order of PyTorch's streams and ours, or memory that PyTorch uses again; "
+                 "skipped: this Python has no PyTorch with CUDA")]
+
+
 def bench_parts():
     script = os.path.join(ROOT, "bench", "gpu.py")
     meant = {"moves": "a ratio that misses its limit: copies by kernels against the copy engines",
@@ -116,4 +123,5 @@ def bench_parts():
 
 def all_parts(built=False):
     """`built`: the folder was built elsewhere and copied here."""
-    return ([] if built else build_parts()) + kernel_parts() + communicator_parts() + bench_parts()
+    return [*([] if built else build_parts()), *kernel_parts(), *communicator_parts(),
+            *torch_parts(), *bench_parts()]

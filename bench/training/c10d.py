@@ -3,7 +3,8 @@
 
 Two processes of this machine with one thread each (tools/dev torch --shell has the Python for it).
 Both backends take turns within each round, in the same processes; medians are compared. Sizes are
-those of a rank's larger buffer.
+those of a rank's larger buffer. --device cuda: tensors of one GPU that both processes share, and
+gloo, which knows all-reduce alone there; NCCL refuses two ranks on one GPU.
 """
 
 import argparse
@@ -27,9 +28,14 @@ def arguments():
                         help=", ".join(COLLECTIVES))
     provenance_of.add_sizes(parser, "1K", 4)
     parser.add_argument("--rounds", type=int, default=7, help="(default: %(default)s)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu",
+                        help="where the tensors are (default: %(default)s)")
     parser.add_argument("--record", action="store_true",
                         help="append the medians to bench/results/c10d.jsonl")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.device == "cuda":
+        options.collectives = ["all_reduce"]
+    return options
 
 
 def calls_of(size):
@@ -37,10 +43,10 @@ def calls_of(size):
     return 200 if size <= 64 << 10 else 40 if size <= 1 << 20 else 10 if size <= 16 << 20 else 4
 
 
-def call_of(name, size, group):
+def call_of(name, size, group, device):
     import torch
     import torch.distributed as dist
-    whole, part, other = torch.ones(size // 4), torch.ones(size // 8), torch.ones(size // 4)
+    whole, part, other = (torch.ones(size // width, device=device) for width in (4, 8, 4))
     return {"all_reduce": lambda: dist.all_reduce(whole, group=group),
             "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
             "all_gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
@@ -50,17 +56,21 @@ def call_of(name, size, group):
 def measure(options):
     """On each rank: {collective: {size: {backend: [microseconds of a call, by round]}}}."""
     rank, groups = pair.join()
+    import torch
+    finish = torch.cuda.synchronize if options.device == "cuda" else lambda: None
     found = {}
     for name in options.collectives:
         for size in provenance_of.sizes_of(options):
             times = found.setdefault(name, {}).setdefault(size, {one: [] for one in groups})
             for number in range(options.rounds + 1):  # the first one warms up
                 for backend, group in groups.items():
-                    call = call_of(name, size, group)
+                    call = call_of(name, size, group, options.device)
                     call()
+                    finish()
                     began = time.perf_counter()
                     for _ in range(calls_of(size)):
                         call()
+                    finish()
                     if number > 0:
                         times[backend].append((time.perf_counter() - began) / calls_of(size) * 1e6)
         if rank == 0:
@@ -84,9 +94,15 @@ def show(found):
     return rows
 
 
+def found_gpu():
+    import torch
+    return torch.cuda.get_device_name(0)
+
+
 def record(rows, options):
     provenance_of.append_results("c10d", "bench/training/c10d.py", [
         {"peer": backend, "collective": name, "type": "float", "ranks": 2, "bytes": size,
+         **({} if options.device == "cpu" else {"device": found_gpu()}),
          "rounds": options.rounds, "p50_us": round(took, 2), "ratio": round(took / gloo, 4)}
         for name, size, gyre, gloo in rows for backend, took in (("gyre", gyre), ("gloo", gloo))])
 

@@ -22,6 +22,7 @@ def join():
     """In a rank: its number, and the groups {backend: group}."""
     import torch
     import torch.distributed as dist
+    import gyre_torch  # noqa: F401  before 2.13, PyTorch does not find it by itself
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", FutureWarning)  # of names that have newer ones
     rank = int(os.environ[RANK])

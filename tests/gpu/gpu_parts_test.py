@@ -100,7 +100,8 @@ class OnThisMachine(unittest.TestCase):
             self.assertIn(f"{part.name}: {part.means}", done.stdout)
         names = [part.name for part in parts]
         order = ["first kernels", "memcheck", "a grid for each rank 1 of 3", "first calls",
-                 "first calls on 8 queues", "graphs", "processes", "bench moves", "bench limits"]
+                 "first calls on 8 queues", "graphs", "processes", "PyTorch", "bench moves",
+                 "bench limits"]
         self.assertEqual(sorted(order, key=names.index), order)
 
     def test_no_part_but_the_build_takes_more_than_nine_minutes(self):
