@@ -81,6 +81,7 @@ RULES = [
     (r"device::store_relaxed\(launch\.blocks_ended, [^;]*;", ";", "blocks are counted on"),
     (r"turn \^ 1", "turn", "moves are not shown by turns"),
     (r"turn \^= 1", "turn ^= 0", "moves are not taken by turns"),
+    (r"walk\.pieces\+\+ & 1", "walk.pieces++ & 0", "pieces take no turns"),
     # Flags.
     (r"(\(number|\(end\.next|number) \+ 1,", r"\1,", "the flag is off by one"),
     (r"ring_shift\) \+ 1\)", "ring_shift))", "the lap is off by one"),
@@ -254,7 +255,7 @@ def chosen(arguments, every):
 
 
 def parsed():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(usage=__doc__.replace("%", "%%"))
     parser.add_argument("root")
     parser.add_argument("build")
     parser.add_argument("cxx")

@@ -1,4 +1,4 @@
-"""Training on a GPU: ranks that share it learn what one process does, and graphs hold collectives."""
+"""Ranks that share a GPU learn what one process learns, and graphs replay their collectives."""
 
 import copy
 
