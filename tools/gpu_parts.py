@@ -3,12 +3,16 @@ that a first run should take (gpu_pieces.py). It builds in build-gpu/ (release, 
 runs kernels alone, communicators, processes, the same under MPS, and the benchmarks (bench/gpu.py).
 NVIDIA's compute-sanitizer gets kernels of all ranks in one grid, because it runs separate kernels
 one after another. Parts that passed with this library are not repeated (--again repeats them), so a
-run that was cut off can be started again. --time ends a run after that time. --built runs a tree
-that was built elsewhere and copied here. The results are a table at the end, a page
-(bench/results/gpu_parts.md) that explains each failure, and lines in gpu_parts.jsonl there. Exit
-code: 0 if every part passed; a part that was skipped or has no program has not passed. Before
-building, the script names what this machine lacks. --list and --dry-run show what would run, on any
-machine."""
+run that was cut off can be started again. --time ends a run after that time. The results are a
+table at the end, a page (bench/results/gpu_parts.md) that explains each failure, and lines in
+gpu_parts.jsonl there. Exit code: 0 if every part passed; a part that was skipped or has no program
+has not passed. Before building, the script names what this machine lacks. --list and --dry-run show
+what would run, on any machine.
+
+A machine without a GPU can build for one that has no compiler: --pack FOLDER. With that folder as
+build-gpu/ in a checkout there:
+
+  LD_LIBRARY_PATH=$PWD/build-gpu/needed tools/dev gpu --built"""
 import argparse
 import datetime
 import glob
@@ -26,9 +30,10 @@ sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
 sys.path.insert(0, os.path.join(ROOT, "bench", "gpu"))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
 import figures  # noqa: E402
+import gpu_pack  # noqa: E402
 import rounds  # noqa: E402
 from gpu_pieces import (ABSENT, BUILD, FAILED, LATE, NOT_YET, PASSED, SKIP, Part,  # noqa: E402
-                        all_parts)
+                        all_parts, build_parts)
 
 RESULTS = os.path.join(ROOT, "bench", "results")
 SKIPPED = 77  # as Meson takes it
@@ -60,7 +65,7 @@ def machine(nvcc, built=False):
     if built:
         if not os.path.exists(library()):
             missing.append(f"{os.path.relpath(library(), ROOT)} is not there: build the tree "
-                           "(tools/dev gpu --only configure --only build) and copy it whole")
+                           "with tools/dev gpu --pack, and copy that folder")
     elif release is None:
         missing.append("nvcc is not there: install the CUDA toolkit, or tools/dev setup --cuda")
     else:
@@ -215,6 +220,9 @@ def parsed(arguments):
     parser.add_argument("--nvcc", help=argparse.SUPPRESS)  # as tools/dev has found it
     parser.add_argument("--built", action="store_true",
                         help="the tree was built elsewhere, and copied here: no part builds")
+    parser.add_argument("--pack", metavar="FOLDER", type=os.path.abspath,
+                        help="build here, without a GPU too, and put what --built needs into this "
+                             "new folder")
     parser.add_argument("--only", action="append", metavar="PART",
                         help="this part alone, also if it has passed; may be given again. There "
                              f"are: {names}")
@@ -268,6 +276,26 @@ def run_parts(parts, options, state, logs):
             keep_passed(state, {**passed_before(state), part.name: round(part.took, 1)})
 
 
+def build_and_pack(options):
+    problem = ""
+    if options.nvcc is None:
+        problem = "nvcc is not there: install the CUDA toolkit, or tools/dev setup --cuda"
+    elif os.path.exists(options.pack) and os.listdir(options.pack):
+        problem = f"{options.pack} is not empty"
+    if problem:
+        print(f"tools/dev gpu --pack: {problem}", file=sys.stderr)
+        return 1
+    logs = os.path.join(BUILD, "gpu-logs")
+    os.makedirs(logs, exist_ok=True)
+    parts = build_parts()
+    run_parts(parts, options, logs, logs)
+    if any(part.outcome != PASSED for part in parts):
+        return 1
+    print(f"{options.pack}: {gpu_pack.pack(options.pack) / 1e6:.0f} MB; it goes to a checkout on "
+          "a machine with a GPU, as build-gpu/")
+    return 0
+
+
 def main(arguments):
     options = parsed(arguments)
     parts = chosen(options)
@@ -278,6 +306,8 @@ def main(arguments):
             print(f"{number:2d} {part.name}: {part.means}" if options.list
                   else f"{part.name}: {' '.join(part.command)}")
         return 0
+    if options.pack:
+        return build_and_pack(options)
     there, missing = machine(options.nvcc, options.built)
     if missing:
         print("tools/dev gpu needs a machine with a GPU. What is missing here:\n  "

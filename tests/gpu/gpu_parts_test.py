@@ -1,6 +1,7 @@
 """tools/dev gpu where there is no GPU: its messages there, and how its parts end. gpu_parts_test.py
 ROOT [unittest arguments]."""
 import contextlib
+import glob
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import unittest
 
 ROOT = os.path.abspath(sys.argv.pop(1))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
+import gpu_pack  # noqa: E402
 import gpu_parts  # noqa: E402
 
 # All that tools/dev calls on its way; no nvidia-smi, no nvcc.
@@ -107,6 +109,17 @@ class OnThisMachine(unittest.TestCase):
     def test_no_part_but_the_build_takes_more_than_nine_minutes(self):
         for part in gpu_parts.all_parts(built=True):
             self.assertLessEqual(part.seconds, 540, part.name)
+
+    def test_packing_needs_a_compiler_and_a_new_folder(self):
+        def packed(*words):
+            done = subprocess.run([sys.executable, gpu_parts.__file__, "--pack", *words],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            return done.stderr
+
+        self.assertIn("nvcc is not there", packed(os.path.join(self.folder, "new")))
+        write(os.path.join(self.folder, "file"), "")
+        self.assertIn("is not empty", packed(self.folder, "--nvcc", "nvcc"))
 
     def test_what_the_parts_select_of_the_tests_is_there(self):
         with open(os.path.join(ROOT, "tests", "gpu", "gpu_test.cc"), encoding="utf-8") as file:
@@ -275,6 +288,29 @@ class Parts(unittest.TestCase):
             finally:
                 gpu_parts.rounds.COMMIT_OF_A_COPY = kept
             self.assertEqual(told(), gpu_parts.rounds.commit())
+
+    def test_a_packed_tree_has_what_its_programs_load(self):
+        library = (glob.glob("/lib/*/libz.so.1") + glob.glob("/lib*/libz.so.1"))[0]
+        with tempfile.TemporaryDirectory() as build, tempfile.TemporaryDirectory() as folder:
+            for name in (*gpu_pack.PROGRAMS[:3], "lib/api/libgyre.so", "lib/api/libgyre.so.0",
+                         *gpu_pack.IMAGES, "commit.txt"):
+                os.makedirs(os.path.dirname(os.path.join(build, name)), exist_ok=True)
+                is_elf = name in gpu_pack.PROGRAMS or name.startswith("lib/")
+                shutil.copy(library if name.startswith("lib/") else shutil.which("git") if is_elf
+                            else __file__, os.path.join(build, name))
+            kept, gpu_pack.BUILD = gpu_pack.BUILD, build
+            try:
+                self.assertGreater(gpu_pack.pack(folder), 1000)
+            finally:
+                gpu_pack.BUILD = kept
+            packed = {os.path.relpath(os.path.join(place, name), folder)
+                      for place, _, names in os.walk(folder) for name in names}
+        needed = {name for name in packed if name.startswith("needed/")}
+        self.assertIn("needed/libz.so.1", needed)  # which git loads
+        self.assertFalse([name for name in needed if "libc.so" in name], needed)
+        self.assertEqual(packed - needed, {
+            *gpu_pack.PROGRAMS[:3], *gpu_pack.IMAGES, "commit.txt", "lib/api/libgyre.so",
+            "lib/api/libgyre.so.0"})
 
     def test_a_part_that_the_time_cuts_short_is_left_to_the_next_call(self):
         part = gpu_parts.Part("slow", 30, ["sleep", "20"])
