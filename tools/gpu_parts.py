@@ -106,8 +106,9 @@ def keep_passed(folder, passed):
 
 def keep_commit():
     """For the lines that benchmarks record where the built tree is copied to."""
+    commit = rounds.commit()
     with open(rounds.COMMIT_OF_A_COPY, "w", encoding="utf-8") as file:
-        file.write(rounds.commit() + "\n")
+        file.write(commit + "\n")
 
 
 def wait(process, part, path):

@@ -3,7 +3,8 @@
 The other rank runs beside it at full speed. Its messages are there, so that hardly anything is
 polled: each count is the least of several windows.
 
-usage: instructions_test.py GYRE PROGRAM
+usage: instructions_test.py GYRE PROGRAM ROOM
+  ROOM  factor on each limit, for what compilers make of the code (1: g++ 12)
 """
 import glob
 import os
@@ -17,7 +18,7 @@ PATIENCE_S = 100
 
 # Of one call of 8 bytes, on one of two ranks of a host. The loop around it is counted, too. A group
 # is four calls, with a send and a receive; in turn are an all-reduce, a barrier and a broadcast.
-# Each limit is a tenth above what g++ 12 makes of it: other compilers differ.
+# Each limit is a tenth above what g++ 12 makes of it. g++ 16 needs up to a fifth more than g++ 12.
 LIMITS = {"all_reduce": 690, "barrier": 660, "broadcast": 550, "all_gather": 660,
           "all_to_all": 790, "send": 490, "receive": 560, "group": 1470, "in_turn": 2320}
 
@@ -47,7 +48,7 @@ exec valgrind --tool=callgrind --quiet --toggle-collect=counted_window \\
 
 
 def main():
-    gyre, program = sys.argv[1:]
+    gyre, program, room = sys.argv[1], sys.argv[2], float(sys.argv[3])
     if shutil.which("valgrind") is None:
         print("skipped: it counts by valgrind, which is not installed")
         return SKIPPED
@@ -57,8 +58,9 @@ def main():
     for name, windows, calls in kinds:
         mine, totals = totals[:windows], totals[windows:]
         least = min(mine) / calls
-        verdict = "ok" if least <= LIMITS[name] else f"more than {LIMITS[name]}"
-        failed |= least > LIMITS[name]
+        limit = LIMITS[name] * room
+        verdict = "ok" if least <= limit else f"more than {limit:.0f}"
+        failed |= least > limit
         print(f"{name:12} {least:7.1f} instructions: {verdict}")
     return 1 if failed else 0
 
