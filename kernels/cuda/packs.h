@@ -52,8 +52,22 @@ GYRE_DEVICE void store_packs(const Bytes16 (&raw)[unroll], std::byte* target, st
   }
 }
 
-// `whole`: every pointer is 16-aligned. A source's loads are under way before the one before it is
-// combined.
+template <typename Reducer, std::uint32_t unroll>
+GYRE_DEVICE void combine_packs(typename Reducer::Value (&values)[unroll], Bytes16 (&raw)[unroll],
+                               const Operands& on, std::uint32_t source) {
+  GYRE_UNROLL
+  for (std::uint32_t k = 0; k < unroll; ++k) {
+    if (Reducer::adjusts && on.scales && on.is_own(source))
+      raw[k] = Reducer::scaled(raw[k], on.how);
+    if (source == 0)
+      values[k] = Reducer::widen(raw[k]);
+    else
+      Reducer::combine(values[k], raw[k], on.how);
+  }
+}
+
+// `whole`: every pointer is 16-aligned. The loads of two sources are under way at one time. They
+// have registers of their own: a copy between two would wait for its load.
 template <typename Reducer, bool whole>
 GYRE_DEVICE void reduce_packs(const Operands& on, const PiecePlaces& places, std::uint64_t begin,
                               std::uint64_t packs) {
@@ -61,28 +75,21 @@ GYRE_DEVICE void reduce_packs(const Operands& on, const PiecePlaces& places, std
   const std::uint32_t stride = device::thread_count() * unroll;
   for (std::uint64_t first = device::thread_index(); first < packs; first += stride) {
     typename Reducer::Value values[unroll] = {};
-    Bytes16 raw[unroll], next[unroll];
-    load_packs<whole>(next, places.sources[0] + begin, first, packs);
+    Bytes16 even[unroll], odd[unroll];
     GYRE_NO_UNROLL
-    for (std::uint32_t s = 0; s < on.sources; ++s) {
-      GYRE_UNROLL
-      for (std::uint32_t k = 0; k < unroll; ++k) raw[k] = next[k];
-      if (s + 1 < on.sources) load_packs<whole>(next, places.sources[s + 1] + begin, first, packs);
-      GYRE_UNROLL
-      for (std::uint32_t k = 0; k < unroll; ++k) {
-        if (Reducer::adjusts && on.scales && on.is_own(s)) raw[k] = Reducer::scaled(raw[k], on.how);
-        if (s == 0)
-          values[k] = Reducer::widen(raw[k]);
-        else
-          Reducer::combine(values[k], raw[k], on.how);
-      }
+    for (std::uint32_t s = 0; s < on.sources; s += 2) {
+      const bool is_pair = s + 1 < on.sources;
+      load_packs<whole>(even, places.sources[s] + begin, first, packs);
+      if (is_pair) load_packs<whole>(odd, places.sources[s + 1] + begin, first, packs);
+      combine_packs<Reducer>(values, even, on, s);
+      if (is_pair) combine_packs<Reducer>(values, odd, on, s + 1);
     }
     GYRE_UNROLL
-    for (std::uint32_t k = 0; k < unroll; ++k) raw[k] = Reducer::narrow(values[k], on.how);
+    for (std::uint32_t k = 0; k < unroll; ++k) even[k] = Reducer::narrow(values[k], on.how);
     GYRE_NO_UNROLL
     for (std::uint32_t t = 0; t < on.targets(); ++t)
       if (std::byte* const target = places.targets[t]; target != nullptr)
-        store_packs<whole>(raw, target + begin, first, packs);
+        store_packs<whole>(even, target + begin, first, packs);
   }
 }
 
