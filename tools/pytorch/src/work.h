@@ -56,7 +56,7 @@ class HostWork final : public TorchWork {
   std::chrono::milliseconds getTimeout() const override { return description_.timeout; }
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = CompletionHook::Time;
   void mark(std::exception_ptr why);
   std::unique_lock<std::mutex> lock_to_wait() const;
   const BirthProcess birth_;
@@ -65,7 +65,7 @@ class HostWork final : public TorchWork {
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // once somebody has asked; under mutex_
   const std::shared_ptr<int> source_;
-  const Time begun_ = std::chrono::steady_clock::now();
+  const Time begun_ = CompletionHook::Clock::now();
   Time ended_;
   CompletionHook::CompletionNotice notice_;  // of whoever ends it
 };
