@@ -46,7 +46,7 @@ CompletionHook::CompletionNotice CompletionHook::begin(c10d::OpType type, std::u
   made.hook_ = shared_from_this();
   made.type_ = type;
   made.sequence_ = sequence;
-  made.begun_ = Clock::now();
+  made.begun_ = TorchClock::now();
   return made;
 }
 
@@ -103,7 +103,7 @@ void CompletionHook::look_at_watched() {
   for (auto one = watched_.begin(); one != watched_.end();) {
     lock.unlock();
     const std::optional<bool> well = one->look();
-    if (well) one->notice.end(*well, Clock::now());
+    if (well) one->notice.end(*well, TorchClock::now());
     lock.lock();
     const auto next = std::next(one);
     if (well) over.splice(over.end(), watched_, one);

@@ -23,7 +23,7 @@ class CompletionHook : public std::enable_shared_from_this<CompletionHook> {
  public:
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
   using Time = decltype(c10d::WorkInfo::timeStarted);  // PyTorch 2.6 has another clock than later
-  using Clock = Time::clock;
+  using TorchClock = Time::clock;
 
   // What the hook will hear of one operation that has begun. The notice of one that never ends is
   // only dropped.

@@ -20,7 +20,7 @@ void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
   {
     const std::lock_guard lock(mutex_);
     if (!deliver && future_ == nullptr && recordFunctionEndCallback_ == nullptr) {
-      ended_ = CompletionHook::Clock::now();
+      ended_ = CompletionHook::TorchClock::now();
       exception_ = why;
       completed_ = true;
     }
@@ -51,7 +51,7 @@ void HostWork::mark(std::exception_ptr why) {
   std::function<void()> tell_profiler;
   {
     const std::lock_guard lock(mutex_);
-    ended_ = CompletionHook::Clock::now();
+    ended_ = CompletionHook::TorchClock::now();
     exception_ = why;
     completed_ = true;
     future = future_;

@@ -65,7 +65,7 @@ class HostWork final : public TorchWork {
   const std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // once somebody has asked; under mutex_
   const std::shared_ptr<int> source_;
-  const Time begun_ = CompletionHook::Clock::now();
+  const Time begun_ = CompletionHook::TorchClock::now();
   Time ended_;
   CompletionHook::CompletionNotice notice_;  // of whoever ends it
 };
