@@ -20,8 +20,8 @@ STUBS = ("apt-get", "sudo", "meson", "ninja", "pip", "g++", "cmake", "clang-tidy
 READ_BY_DEV = ("tools/dev", "tools/dev_build.sh", "tools/dev_help.sh", "tools/dev_jobs.sh",
                "tools/dev_machine.sh", "tools/dev_release.sh", "tools/gpu_parts.py",
                "tools/error_branches.py", "tools/llvm_coverage.py", "tools/test_programs.py",
-               "tools/gpu_pieces.py", "bench/gpu/figures.py", "tests/torch/upstream.py",
-               "tools/pypi.py",
+               "tools/gpu_pack.py", "tools/gpu_pieces.py", "bench/gpu/figures.py",
+               "tests/torch/upstream.py", "tools/pypi.py",
                *(f"bench/compare/{name}.py" for name in (
                    "compare", "compare_chart", "compare_table", "contenders", "interleaved",
                    "rank_job", "recorded", "rounds", "slow_rounds")),
