@@ -34,6 +34,9 @@ def arguments():
                         help="append the medians to bench/results/c10d.jsonl")
     options = parser.parse_args()
     if options.device == "cuda":
+        if options.collectives not in (COLLECTIVES, ["all_reduce"]):
+            parser.error("--device cuda measures all_reduce alone: gloo has no other collective "
+                         "there to compare with")
         options.collectives = ["all_reduce"]
     return options
 

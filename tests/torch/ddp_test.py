@@ -11,27 +11,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ranks import on_ranks, run_apart
-
-
-def model_and_data(dtype=torch.float64):
-    torch.manual_seed(3)
-    model = torch.nn.Sequential(torch.nn.Linear(20, 300), torch.nn.ReLU(),
-                                torch.nn.Linear(300, 300), torch.nn.ReLU(),
-                                torch.nn.Linear(300, 4)).to(dtype)
-    return model, torch.randn(12, 20, dtype=dtype), torch.randn(12, 4, dtype=dtype)
-
-
-def train(model, features, targets, steps=5):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(features), targets).backward()
-        optimizer.step()
-    return [one.detach().clone() for one in model.parameters()]
-
-
-def share(tensor, rank, size):
-    return tensor.chunk(size)[rank]
+from training import model_and_data, share, train
 
 
 @on_ranks(2)

@@ -16,6 +16,25 @@ def model_and_batch(dtype=torch.float32, width=24, rows=24):
     return model, torch.randn(rows, width, dtype=dtype), torch.randn(rows, 5, dtype=dtype)
 
 
+def model_and_data(dtype=torch.float64):
+    """A perceptron and its batch, the same on every rank."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 300), torch.nn.ReLU(),
+                                torch.nn.Linear(300, 300), torch.nn.ReLU(),
+                                torch.nn.Linear(300, 4)).to(dtype)
+    return model, torch.randn(12, 20, dtype=dtype), torch.randn(12, 4, dtype=dtype)
+
+
+def train(model, features, targets, steps=5):
+    """By SGD with momentum; returns the parameters."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(features), targets).backward()
+        optimizer.step()
+    return [one.detach().clone() for one in model.parameters()]
+
+
 def share(tensor, index, count):
     return tensor.chunk(count)[index]
 

@@ -8,26 +8,14 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ranks import on_ranks
+from training import model_and_data, train
 
 DEVICE = torch.device("cuda:0")
 
 
-def model_and_batch():
-    """The same on every rank."""
-    torch.manual_seed(3)
-    model = torch.nn.Sequential(torch.nn.Linear(20, 300), torch.nn.ReLU(),
-                                torch.nn.Linear(300, 300), torch.nn.ReLU(),
-                                torch.nn.Linear(300, 4)).double().to(DEVICE)
-    return model, torch.randn(12, 20).double().to(DEVICE), torch.randn(12, 4).double().to(DEVICE)
-
-
-def train(model, features, targets, steps=5):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(features), targets).backward()
-        optimizer.step()
-    return [one.detach() for one in model.parameters()]
+def on_gpu():
+    model, features, targets = model_and_data()
+    return model.to(DEVICE), features.to(DEVICE), targets.to(DEVICE)
 
 
 def assert_equal_weights(found, expected):
@@ -38,7 +26,7 @@ def assert_equal_weights(found, expected):
 
 @on_ranks(2)
 def test_ddp_learns_what_one_process_learns(rank, size):
-    model, features, targets = model_and_batch()
+    model, features, targets = on_gpu()
     expected = train(copy.deepcopy(model), features, targets)
     for bucket_mb in (0.1, 25):
         ours = DistributedDataParallel(copy.deepcopy(model), bucket_cap_mb=bucket_mb)
@@ -49,7 +37,7 @@ def test_ddp_learns_what_one_process_learns(rank, size):
 @on_ranks(2)
 def test_fsdp_learns_what_one_process_learns(rank, size):
     from torch.distributed.fsdp import fully_shard
-    model, features, targets = model_and_batch()
+    model, features, targets = on_gpu()
     expected = train(copy.deepcopy(model), features, targets)
     for layer in model:
         if list(layer.parameters()):
