@@ -17,18 +17,21 @@ Status CommunicatorState::look_for_failure() {
   return lasting.ok() && membership->failed() ? fail(membership->failure()) : lasting;
 }
 
+// The caller of another thread sees the failure last: its process may end with the answer, and what
+// peers and the file have not been told is lost then.
 Status CommunicatorState::fail(Status why) {
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (broken_.ok()) broken_ = why;
+    is_first = broken_.ok();
+    if (is_first) broken_ = why;
     why = broken_;
     // At once: the driver may keep the watch waiting for the very kernels that are to leave.
     if (backend != nullptr) backend->abort();
   }
-  const bool is_first = !is_broken_.exchange(true, std::memory_order_acq_rel);
   if (!membership->failed()) membership->abort(why);
-  // The peers know. This rank's caller waits for the file, as its process may end with the answer.
   if (is_first) note_failure(rank_state, why, options.settings.flight_file);
+  is_broken_.store(true, std::memory_order_release);
   return why;
 }
 

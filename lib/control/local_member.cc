@@ -20,10 +20,6 @@ constexpr std::size_t rank_message_cost_bytes = 64;  // of keeping even an empty
 // microseconds.
 constexpr std::chrono::milliseconds max_abort{100}, max_leave{1000};
 
-void wait_until_said(const std::future<void>& word, std::chrono::milliseconds most) {
-  if (word.valid()) word.wait_for(most);
-}
-
 // Nobody says it in its place: where there is no memory for it, it is tried again for a moment.
 template <typename Say>
 std::future<void> insist(const Say& say) {
@@ -113,31 +109,33 @@ std::future<void> LocalMember::say_last(LastWord word) {
   const auto said = std::make_shared<std::promise<void>>();
   std::future<void> over = said->get_future();
   const bool posted = thread_->post([self = shared_from_this(), word = std::move(word), said] {
-    const std::function<void()> done = [said] { said->set_value(); };
-    if (self->job_ == nullptr) return done();
-    word(*self->job_, done);
+    word(self->job_, [said] { said->set_value(); });
   });
-  return posted && !thread_->is_current() ? std::move(over) : std::future<void>();
+  return posted ? std::move(over) : std::future<void>();
 }
 
-// The failure is on its way before this rank's own thread can see it, and leave because of it: the
-// others would hear of the leave first.
+bool LocalMember::await_said(const std::future<void>& word, std::chrono::milliseconds most) const {
+  if (!word.valid()) return true;
+  if (thread_->is_current()) return false;
+  word.wait_for(most);
+  return true;
+}
+
+// This rank's own threads see the failure once the others have been told: they may leave, or end
+// the process, because of it, and the others would hear of that first.
 void LocalMember::abort(Status why) {
   if (getpid() != process_ || failed()) return;
   if (why.ok()) why = Status(Code::Aborted, fmt::format("rank {} aborted", rank_));
   if (why.culprits().empty()) why = std::move(why).blame({rank_});
-  const bool first = keep_failure(why);
-  const auto flooded = insist([&] {
-    return say_last([rank = rank_, why](MemberOwner& job, const std::function<void()>& done) {
-      job.abort(rank, why);
+  (void)keep_failure(why);
+  const auto said = insist([&] {
+    return say_last([this, why](MemberOwner* job, const std::function<void()>& done) {
+      if (job != nullptr) job->abort(rank_, why);
+      show_failure();
       done();
     });
   });
-  if (first) {
-    show_failure();
-    announce();
-  }
-  wait_until_said(flooded, max_abort);
+  if (await_said(said, max_abort)) show_failure();
 }
 
 void LocalMember::leave() {
@@ -145,12 +143,12 @@ void LocalMember::leave() {
   if (state_.exchange(State::left, std::memory_order_acq_rel) == State::left) return;
   announce();
   const auto heard = insist([this] {
-    return say_last(
-        [self = shared_from_this()](MemberOwner& job, const std::function<void()>& done) {
-          job.leave(*self, done);
-        });
+    return say_last([this](MemberOwner* job, const std::function<void()>& done) {
+      if (job == nullptr) return done();
+      job->leave(*this, done);
+    });
   });
-  wait_until_said(heard, max_leave);
+  (void)await_said(heard, max_leave);
 }
 
 void LocalMember::become_joined(std::shared_ptr<const JoinedGroup> group) {
@@ -170,17 +168,17 @@ bool LocalMember::keep_failure(const Status& why) {
 }
 
 void LocalMember::show_failure() {
-  failed_.store(true, std::memory_order_release);
+  if (failed_.exchange(true, std::memory_order_acq_rel)) return;
   State expected = state_.load(std::memory_order_relaxed);
   while (expected != State::left &&
          !state_.compare_exchange_weak(expected, State::failed, std::memory_order_release))
     continue;
+  announce();
 }
 
 void LocalMember::become_failed(const Status& why) {
-  if (!keep_failure(why)) return;
+  (void)keep_failure(why);
   show_failure();
-  announce();
 }
 
 void LocalMember::listen(std::uint64_t key, Hear hear) {

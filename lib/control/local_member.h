@@ -8,6 +8,7 @@
 #include "lib/control/control_thread.h"
 #include "lib/control/membership.h"
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <future>
@@ -70,12 +71,16 @@ class LocalMember final : public Membership, public std::enable_shared_from_this
  private:
   Status check_usable() const;
   bool keep_failure(const Status& why);  // the first one
+  // Of this rank's threads, who may end the process because of it: to be called once the others
+  // have been told.
   void show_failure();
   void announce();
-  // The control thread passes it on, and `done` is called once it is said. What it returns is over
-  // then; not valid: no wait would bring that about.
-  using LastWord = std::function<void(MemberOwner&, const std::function<void()>& done)>;
+  // The control thread passes it on, to nobody if this rank has left, and `done` is called once it
+  // is said. What it returns is over then; not valid: it will not be said.
+  using LastWord = std::function<void(MemberOwner*, const std::function<void()>& done)>;
   std::future<void> say_last(LastWord word);
+  // False: this is the control thread, which says it when it has done what it is at.
+  bool await_said(const std::future<void>& word, std::chrono::milliseconds most) const;
 
   const std::shared_ptr<ControlThread> thread_;
   const std::shared_ptr<const trust::ProcessIdentity> self_;

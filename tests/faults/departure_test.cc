@@ -138,6 +138,34 @@ TEST_CASE("a process that ends without leaving is named, in an operation or not"
   CHECK(ends == in_peace(2));
 }
 
+// The answer may come from a thread of Gyre, which tells the peers as well.
+TEST_CASE("a process that ends with the first sight of an error has told its peers",
+          "[departure]") {
+  for (int turn = 0; turn < 40; ++turn) {
+    const auto ends = run_forked(2, [](RankBoard& board, int rank) {
+      const gyreComm_t comm = meet_and_talk(board, rank, 2);
+      gyreStream_t stream = nullptr;
+      board.expect(gyreStreamCreate(&stream));
+      std::vector<float> values(count, 1);
+      const std::size_t own_count = rank == 0 ? 40 : 41;
+      board.expect(
+          gyreAllReduce(values.data(), values.data(), own_count, gyreFloat, gyreSum, comm, stream),
+          comm);
+      gyreResult_t state = gyreSuccess;
+      const auto has_failed = [&] {
+        return gyreCommGetAsyncError(comm, &state) != gyreSuccess || state != gyreSuccess;
+      };
+      while (rank == 0 && !has_failed()) continue;
+      if (rank == 0) _exit(0);
+      const std::string text =
+          gyreStreamSynchronize(stream) == gyreSuccess ? "no error" : gyreGetLastError(comm);
+      if (text.find("40 float") == text.npos || text.find("41 float") == text.npos)
+        board.complain(text);
+    });
+    CHECK(ends == in_peace(2));
+  }
+}
+
 namespace {
 
 // Of the process that exits; its handler of exit() runs after Gyre's.
