@@ -21,6 +21,7 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(ROOT / "tools/package"), str(ROOT / "tools")]
 import install_check  # noqa: E402
 import packages  # noqa: E402
+import prebuilt  # noqa: E402
 import wheels  # noqa: E402
 from wheel_file import Metadata, write_sdist, write_wheel  # noqa: E402
 
@@ -142,6 +143,25 @@ class Wheels(unittest.TestCase):
                              ("manylinux_2_29_x86_64", False), ("manylinux_3_0_x86_64", False),
                              ("manylinux_2_28_aarch64", False)):
             self.assertEqual(wheels.serves(found, name), right, found)
+
+    def test_the_backends_wheel_brings_what_was_compiled_and_names_what_that_needs(self):
+        library = self.out / "_C.so"
+        library.write_bytes(b"code")
+        path = wheels.torch_wheel(self.out, {"torch2.15-cpython-311/_C.so": library})
+        self.assertEqual(path.name,
+                         f"gyre_torch-{wheels.version()}-py3-none-{prebuilt.TAG}.whl")
+        with zipfile.ZipFile(path) as archive:
+            self.assertEqual(
+                archive.read("gyre_torch/prebuilt/torch2.15-cpython-311/_C.so"), b"code")
+
+    def test_compiled_code_needs_no_newer_libraries_than_the_wheels_name_says(self):
+        library, program = self.out / "_C.so", self.out / "code.c"
+        program.write_text("#include <stdlib.h>\nint f(const char* s) { return atoi(s); }\n")
+        subprocess.run(["cc", "-shared", "-fPIC", program, "-o", library], check=True, timeout=60)
+        needed = prebuilt.needed_versions(library)
+        self.assertIn(("GLIBC", 2, 2, 5), needed)
+        self.assertEqual(prebuilt.too_new(needed | {("GLIBC", 2, 36), ("GLIBCXX", 3, 4, 30)}),
+                         [("GLIBC", 2, 36)])
 
     def test_a_wheel_that_names_a_folder_of_its_builder_is_refused(self):
         path = self.make()

@@ -2,6 +2,7 @@
 the compiler have stand-ins. torch_import_test.py ROOT"""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,14 @@ PYTHON_H = pathlib.Path(sysconfig.get_path("include"), "Python.h")
 TORCH = """__version__ = {version!r}
 class _C: pass
 def compiled_with_cxx11_abi(): return True
+"""
+# What pybind11 leaves in the interpreter when a library of this key is loaded.
+KEY = """import ctypes
+python = ctypes.pythonapi
+for name in ("PyInterpreterState_Get", "PyInterpreterState_GetDict"):
+    getattr(python, name).restype = ctypes.c_void_p
+shared = python.PyInterpreterState_GetDict(ctypes.c_void_p(python.PyInterpreterState_Get()))
+ctypes.cast(shared, ctypes.py_object).value["__pybind11_internals_v11_{key}__"] = 1
 """
 GYRE = """import os
 def include_folder(): return os.path.dirname(__file__)
@@ -62,6 +71,7 @@ class Backend(unittest.TestCase):
         (self.place / "c++").chmod(0o755)
         subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o",
                         self.place / "gyre/libgyre.so.0"], check=True, timeout=60)
+        self.package = ROOT / "tools/pytorch/gyre_torch"
         self.use("2.6.0")
 
     def write(self, path, text):
@@ -73,7 +83,7 @@ class Backend(unittest.TestCase):
         self.write("torch/__init__.py", TORCH.format(version=version))
 
     def begin(self):
-        program = LOAD.format(folder=str(ROOT / "tools/pytorch/gyre_torch"))
+        program = LOAD.format(folder=str(self.package))
         return subprocess.Popen([sys.executable, "-B", "-c", program], env=self.environment,
                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -109,6 +119,28 @@ class Backend(unittest.TestCase):
             self.use(version)
             self.assertEqual(self.load()[0], 0)
         self.assertEqual(self.links(), 2)
+
+    def bring(self, minor, key):
+        """As a wheel does that was compiled for this Python, with classes of that key."""
+        self.package = self.place / "package/tools/pytorch/gyre_torch"
+        shutil.copytree(ROOT / "tools/pytorch/gyre_torch", self.package)
+        (self.package.parent / "src").symlink_to(ROOT / "tools/pytorch/src")
+        target = self.package / f"prebuilt/torch{minor}-{sys.implementation.cache_tag}/_C.so"
+        target.parent.mkdir(parents=True)
+        self.write("brought.c", EXTENSION.replace("42", "43") +
+                   f'const char key[] = "__pybind11_internals_v11_{key}__";\n')
+        subprocess.run(["cc", "-shared", "-fPIC", f"-I{PYTHON_H.parent}", self.place / "brought.c",
+                        "-o", target], check=True, timeout=60)
+
+    @unittest.skipUnless(PYTHON_H.exists(), "this Python has no headers")
+    def test_what_the_wheel_brings_serves_the_pytorch_of_its_key_and_minor_version(self):
+        self.bring("2.6", "one")
+        for version, key, answer in (("2.6.1", "one", "43\n"), ("2.6.1+debian", "other", "42\n"),
+                                     ("2.7.0", "one", "42\n")):
+            self.write("torch/__init__.py", TORCH.format(version=version) + KEY.format(key=key))
+            code, out, errors = self.load()
+            self.assertEqual((code, out), (0, answer), errors)
+            self.assertEqual("compiling for PyTorch" in errors, answer == "42\n")
 
     @unittest.skipUnless(PYTHON_H.exists(), "this Python has no headers")
     def test_without_a_compiler_it_says_how_to_get_one(self):

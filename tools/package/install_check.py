@@ -17,7 +17,9 @@ from distributions import SKIPPED, SUITES, Failed, Root  # noqa: E402
 PAGE = "docs/install.md"
 MARK = re.compile(r"^<!-- in an empty system: (\S+), on (.*?) -->\n\n((?: {4}.*\n)+)", re.M)
 # What a way's commands have to print, and how often.
-PROOFS = {"pip": {"in the last": 2}, "apt": {"4 ranks are here": 4}, "torch": {"in the last": 1},
+COMPILES = "compiling for PyTorch"
+PROOFS = {"pip": {"in the last": 2, COMPILES: 0}, "compiled": {"in the last": 1, COMPILES: 1},
+          "apt": {"4 ranks are here": 4}, "torch": {"in the last": 1},
           "sdist": {"Out of bounds values : 0 OK": 1, "Successfully built": 1}}
 AUTHORITIES = "/etc/authorities-of-outside.crt"
 DETAILS = """\

@@ -8,10 +8,10 @@ import sys
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def run(*command, environment=None, capture=False):
+def run(*command, environment=None, capture=False, folder=None):
     """Runs it, or ends with what it said."""
     ran = subprocess.run([str(word) for word in command], text=True, check=False,
-                         env=environment, stdin=subprocess.DEVNULL,
+                         env=environment, cwd=folder, stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if ran.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{ran.stdout[-4000:]}")
@@ -56,9 +56,10 @@ APT::Sandbox::User "";
 """)
         self.call("update", "-q")
 
-    def call(self, *arguments):
-        run("apt-get", *arguments, environment={**os.environ,
-                                                "APT_CONFIG": str(self.folder / "apt.conf")})
+    def call(self, *arguments, folder=None, capture=False):
+        """`folder`: where it runs, and leaves what it downloads."""
+        return run("apt-get", *arguments, folder=folder, capture=capture,
+                   environment={**os.environ, "APT_CONFIG": str(self.folder / "apt.conf")})
 
     def archives(self):
         return sorted((self.folder / "cache/archives").glob("*.deb"))

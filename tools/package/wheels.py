@@ -12,6 +12,7 @@ import zipfile
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(TOP / "tests/house"))
 import installed  # noqa: E402
+import prebuilt  # noqa: E402
 import toolchain  # noqa: E402
 import tree  # noqa: E402
 from toolchain import say  # noqa: E402
@@ -30,11 +31,13 @@ wheels:
                OpenSSL, hwloc, tinyxml2 and fmt are in it, static and hidden
   gyre-cu13    the CUDA kernels, compiled by nvcc of CUDA 13, for machines with GPUs; it installs
                them beside the libraries of gyre. Only where nvcc is
-  gyre-torch   the backend for PyTorch: its sources, which compile themselves at the first import
+  gyre-torch   the backend for PyTorch: its sources, which compile themselves at the first import,
+               and on x86-64 the result for PyPI's newest PyTorch and Debian's Pythons
   sdist        the source distributions of both
 
-The compiler is Zig's, from PyPI, and the static libraries are built from Debian's sources. Both are
-kept in ~/.cache/gyre/wheels.
+The compiler is Zig's, from PyPI, and the static libraries are built from Debian's sources. For
+gyre-torch it is g++ of Debian 12, as PyTorch needs the GNU library of C++. All are kept in
+~/.cache/gyre/wheels.
 
 example:
   tools/dev wheels gyre --jobs 1
@@ -164,8 +167,12 @@ def torch_files():
     return files
 
 
-def torch_wheel(out):
-    return write_wheel(out, torch_metadata(), "py3-none-any", torch_files(), ENTRY_POINTS)
+def torch_wheel(out, compiled=None):
+    """`compiled`: files by their place, as of prebuilt.build. Without, it is for all machines."""
+    files = {**torch_files(), **{f"gyre_torch/prebuilt/{name}": path
+                                 for name, path in (compiled or {}).items()}}
+    tag = f"py3-none-{prebuilt.TAG if compiled else 'any'}"
+    return write_wheel(out, torch_metadata(), tag, files, ENTRY_POINTS)
 
 
 def torch_sdist(out):
@@ -257,7 +264,10 @@ def main(arguments):
     for wheel in made:
         audit(wheel)
     if "gyre-torch" in said.wheels:
-        made.append(torch_wheel(said.out))
+        compiled = prebuilt.build(CACHE / "torch") if said.machine == prebuilt.MACHINE else {}
+        for older in said.out.glob("gyre_torch-*.whl"):
+            older.unlink()  # pip takes no two of one version
+        made.append(torch_wheel(said.out, compiled))
     if "sdist" in said.wheels:
         made += [gyre_sdist(said.out), torch_sdist(said.out)]
     for path in made:

@@ -24,13 +24,16 @@ SMALL = ("--platform", "manylinux_2_28_aarch64", "--implementation", "cp", "--py
          "3.11", "--only-binary", ":all:", "--no-deps")
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / \
     "gyre-torch/headers"
+KEY = "pybind.txt"
 
 
 def headers_of(release):
-    """The folder of the headers; from PyPI at the first call."""
+    """The folder of the headers, with pybind.txt, the key of their pybind11; from PyPI at the first
+    call."""
     folder = CACHE / release
-    if folder.is_dir():
+    if (folder / KEY).is_file():
         return folder
+    shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="gyre-matrix-") as place:
         done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", *SMALL, "--dest",
                                place, f"torch=={release}"], capture_output=True, text=True,
@@ -44,22 +47,30 @@ def headers_of(release):
             for name in archive.namelist():
                 if name.startswith("torch/include/"):
                     archive.extract(name, part)
+            library = archive.extract("torch/lib/libtorch_python.so", place)
+        (part / KEY).write_text(compiling.pybind_key(library), encoding="utf-8")
     os.rename(part, folder)
     return folder
 
 
-def compile_for(release):
+def compile_for(release, target, python_headers, optimise):
+    """Neither PyTorch nor Gyre is there: libraries are linked by name."""
     headers = headers_of(release) / "torch/include"
     torch = compiling.Torch(release, (headers, headers / "torch/csrc/api/include",
-                                      sysconfig.get_path("include")), ())
+                                      *python_headers), ())
     with tempfile.TemporaryDirectory(prefix="gyre-matrix-") as place:
         place = pathlib.Path(place)
         compiler = compiling.find_compiler()
         compiling.run([*compiler, "-shared", "-Wl,-soname,libgyre.so.0", "-x", "c++", os.devnull,
                        "-o", place / "libgyre.so.0"], "a library's name")
-        # Not optimised: it is not run.
-        compiling.compile_extension(torch, [TOP / "include"], [place], place / "_C.so",
-                                    optimise="-O0", rpath=False)
+        compiling.compile_extension(torch, [TOP / "include"], [place], target, optimise,
+                                    rpath=False)
+
+
+def try_release(release):
+    # Not optimised: it is not run.
+    with tempfile.TemporaryDirectory(prefix="gyre-matrix-") as place:
+        compile_for(release, pathlib.Path(place) / "_C.so", [sysconfig.get_path("include")], "-O0")
 
 
 def main():
@@ -70,7 +81,7 @@ def main():
     for release in parser.parse_args().releases:
         began = time.monotonic()
         try:
-            compile_for(release)
+            try_release(release)
             verdict = "compiles"
         except compiling.CannotCompile as error:
             verdict, code = f"FAILED: {error}", 1

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -40,6 +41,12 @@ def pybind_abi(torch):
     named = [(name, getattr(torch._C, f"_PYBIND11_{name}", None))
              for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI")]
     return tuple(f'PYBIND11_{name}="{value}"' for name, value in named if value)
+
+
+def pybind_key(path):
+    """Of a library: extensions of one key know each other's classes. Empty: none is in it."""
+    found = re.search(rb"__pybind11_internals_v\d+\w*__", pathlib.Path(path).read_bytes())
+    return found[0].decode() if found else ""
 
 
 def torch_at_hand():

@@ -52,9 +52,24 @@ def beside():
     return None
 
 
+def loaded_pybind_keys():
+    """Where pybind11 keeps what the extensions of one key share."""
+    python = ctypes.pythonapi
+    python.PyInterpreterState_Get.restype = ctypes.c_void_p
+    python.PyInterpreterState_GetDict.restype = ctypes.c_void_p  # borrowed
+    python.PyInterpreterState_GetDict.argtypes = [ctypes.c_void_p]
+    shared = python.PyInterpreterState_GetDict(python.PyInterpreterState_Get())
+    names = ctypes.cast(shared, ctypes.py_object).value if shared else ()
+    return {name for name in names if str(name).startswith("__pybind11_internals_")}
+
+
 def brought():
+    """Compiled before the wheel was packed, for PyPI's PyTorch and usual builds of Python. Others
+    of the same version, as Debian's, may know no class of it."""
     path = PACKAGE / "prebuilt" / f"torch{MINOR}-{TAG}" / "_C.so"
-    return path if path.is_file() else None
+    serves = path.is_file() and not sys.abiflags and \
+        compiling.pybind_key(path) in loaded_pybind_keys()
+    return path if serves else None
 
 
 def pkg_config(question):
