@@ -255,6 +255,8 @@ PyTorch is Debian's newest, as in tools/dev torch.
   --release=NAME     the PyTorch of this release of Debian instead: trixie has 2.6
 
   tools/dev torch-upstream --both -k broadcast
+  tools/dev torch-upstream --release=trixie --both --files
+  tools/dev torch-upstream --files=pytorch/test/distributed
 HELP
 }
 

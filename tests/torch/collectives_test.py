@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 from ranks import DEVICES, on_ranks
 
@@ -90,14 +91,32 @@ def test_premul_sum(rank, size):
             same(tensor, expected.to(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @on_ranks(2)
-def test_complex_sum_and_avg(rank, size):
+def test_complex_sum_and_avg(rank, size, dtype):
+    def of(one):
+        return torch.complex(torch.arange(6.0) + one, torch.ones(6) * one).to(getattr(torch, dtype))
+
     for operation in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-        tensor = torch.complex(torch.arange(5.0) + rank, torch.ones(5) * rank)
-        dist.all_reduce(tensor, op=operation)
-        expected = sum(torch.complex(torch.arange(5.0) + one, torch.ones(5) * one)
-                       for one in range(size))
-        same(tensor, expected / size if operation == dist.ReduceOp.AVG else expected)
+        expected = sum(of(one) for one in range(size))
+        if operation == dist.ReduceOp.AVG:
+            expected /= size
+        mine = slice(3 * rank, 3 * rank + 3)
+        for call in (dist.all_reduce, lambda tensor, op: dist.reduce(tensor, 0, op)):
+            tensor = of(rank)
+            call(tensor, op=operation)
+            if rank == 0 or call is dist.all_reduce:
+                same(tensor, expected)
+        strided = torch.zeros(12, dtype=tensor.dtype)[::2].copy_(of(rank))
+        dist.all_reduce_coalesced([strided], operation)
+        same(strided, expected)
+        output = torch.zeros(3, dtype=tensor.dtype)
+        dist.reduce_scatter(output, list(of(rank).split(3)), operation)
+        same(output, expected[mine])
+        dist.reduce_scatter_tensor(output.zero_(), of(rank), operation)
+        same(output, expected[mine])
+    with pytest.raises(ValueError, match="MAX"):
+        dist.reduce(of(rank), 0, dist.ReduceOp.MAX)
 
 
 @pytest.mark.parametrize("is_async", ASYNC)
@@ -236,7 +255,6 @@ def test_coalesced(rank, size):
 
 @on_ranks(2)
 def test_functional_collectives(rank, size):
-    import torch.distributed._functional_collectives as functional
     group = dist.group.WORLD
     total = functional.all_reduce(torch.ones(4) * (rank + 1), "sum", group)
     assert (total + 0 == 3).all()
@@ -345,8 +363,10 @@ def test_futures_and_works(rank, size):
 def test_sequence_numbers(rank, size):
     group = dist.new_group([0, 1])
     assert group._get_sequence_number_for_group() == 0
-    for _ in range(3):
-        dist.all_reduce(torch.ones(1), group=group)
+    for number in range(1, 4):
+        work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+        assert work._get_sequence_number() == number
+        work.wait()
     assert group._get_sequence_number_for_group() == 3
     # Sends and receives have no part in it, alone or in batches: ranks do not do as many of them.
     tensor = torch.ones(1)
@@ -357,6 +377,17 @@ def test_sequence_numbers(rank, size):
             dist.recv(tensor, 0, group=group)
     assert group._get_sequence_number_for_group() == 3
     dist.destroy_process_group(group)
+
+
+@on_ranks(2)
+def test_a_wait_takes_the_work_out_of_the_registry(rank, size):
+    registered = torch._C._distributed_c10d._get_work_registry_size
+    before = registered()
+    with functional.allow_inflight_collective_as_graph_input_ctx():
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        assert registered() == before + 1
+        work.wait()
+        assert registered() == before
 
 
 @on_ranks(3)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs PyTorch's own DistributedTest, which is part of every PyTorch, with Gyre in gloo's place:
 code that asks for "gloo" gets our backend. `tools/dev torch-upstream` calls it; --gloo runs the
-same on gloo. EXPECTED lists the expected failures, with reasons.
+same on gloo, and --files runs test files of its source tree. EXPECTED lists the expected failures,
+with reasons.
 
 Upstream starts Python anew for each rank of each test, 9 s a test. Here ranks are forked from this
 process, which has imported PyTorch and has no other threads; --spawn does as upstream does."""
@@ -21,8 +22,19 @@ import unittest
 EXPECTED = {
     "test_ddp_logging_data_cpu":
         "PyTorch's log of DDP calls every backend that is not its own 'custom'",
+    "PythonProcessGroupExtensionTest.test_backend_config": "sees the name of who took gloo's place",
+    "ProcessGroupWithDispatchedCollectivesTests.test_init_process_group_for_all_backends":
+        "PyTorch calls every backend that is not its own 'custom'",
+    "GlooProcessGroupTest.test_work_duration": "Gyre times every operation, without being asked to",
 }
-# And those that fail on gloo, too.
+# Where PyTorch before 2.14 asks its own backends alone.
+EXPECTED_OF_OLD = {
+    "CompletedCommTest.test_sequence_num_set_default_pg":
+        "PyTorch asks its own backends alone for sequence numbers",
+    "CompletedCommTest.test_sequence_num_set_new_group":
+        "PyTorch asks its own backends alone for sequence numbers",
+}
+# And those that fail on gloo, too. Where a run on gloo is at hand, that is asked.
 BROKEN = {
     ("test_gather_object", 4): "pickles a class that is local to a function",
     ("test_gather_object_subgroup", 4): "pickles a class that is local to a function",
@@ -39,6 +51,9 @@ def arguments():
                         default=["gyre"], help="run on gloo, to compare with")
     parser.add_argument("--both", dest="backends", action="store_const", const=["gloo", "gyre"],
                         help="run on gloo, and then on Gyre in its place")
+    parser.add_argument("--files", nargs="?", const="", metavar="FOLDER",
+                        help="test_c10d_*.py of PyTorch's source tree in place of DistributedTest: "
+                        "of its folder test/distributed, or else of Debian's source package")
     parser.add_argument("--resume", action="store_true",
                         help="skip tests that have a result from an earlier run")
     parser.add_argument("--timeout", type=int, default=90, metavar="S",
@@ -164,7 +179,7 @@ def run(tests, name, log):
     begun = time.monotonic()
     result = unittest.TestResult()
     with Printed(log):
-        tests(name).run(result)
+        tests[name]().run(result)
     failures = result.errors + result.failures
     made = {"test": name, "result": "ok", "seconds": round(time.monotonic() - begun, 1), "why": ""}
     if failures:
@@ -194,13 +209,13 @@ def reason_for(name, size):
     return None
 
 
-def summary(found, baseline, size, on_gloo):
+def summary(found, baseline, size, what, on_gloo):
     """Prints it; whether all is as it should be."""
     count = {kind: sum(one["result"] == kind for one in found.values())
              for kind in ("ok", "skipped", "failed")}
     name = "gloo" if on_gloo else "gyre"
     seconds = sum(one["seconds"] for one in found.values())
-    print(f"{name}, {size} ranks: {count['ok']} ok, {count['skipped']} skipped, "
+    print(f"{name}, {what}: {count['ok']} ok, {count['skipped']} skipped, "
           f"{count['failed']} failed, of {len(found)} tests in {seconds:.0f} s")
     if on_gloo:
         for one in found.values():
@@ -209,7 +224,8 @@ def summary(found, baseline, size, on_gloo):
         return True
     bad = [one for one in found.values() if one["result"] == "failed" or
            (one["result"] == "skipped" and baseline.get(one["test"], {}).get("result") == "ok")]
-    unexpected = [one["test"] for one in bad if reason_for(one["test"], size) is None]
+    unexpected = [one["test"] for one in bad if reason_for(one["test"], size) is None and
+                  baseline.get(one["test"], {}).get("result") != "failed"]
     outdated = [one["test"] for one in found.values()
                 if one["result"] == "ok" and reason_for(one["test"], size) is not None]
     for one in bad:
@@ -225,13 +241,14 @@ def summary(found, baseline, size, on_gloo):
         ours = sum(found[test]["result"] == "ok" for test in both)
         theirs = sum(baseline[test]["result"] == "ok" for test in both)
         print(f"  of {len(both)} tests that ran on both, {ours} pass here and {theirs} on gloo")
-    return not unexpected and not outdated
+    return count["ok"] > 0 and not unexpected and not outdated
 
 
 def run_all(tests, names, chosen):
     """The tests' results, as far as they are there already from those."""
     size = chosen.world_size
-    run_name = f"{os.environ['UPSTREAM_ON']}-{size}"
+    label = str(size) if chosen.files is None else "files"
+    run_name = f"{os.environ['UPSTREAM_ON']}-{label}"
     logs, results = chosen.results / run_name, chosen.results / f"{run_name}.jsonl"
     logs.mkdir(parents=True, exist_ok=True)
     before = read(results) if chosen.resume else {}
@@ -245,28 +262,48 @@ def run_all(tests, names, chosen):
         with open(results, "a", encoding="utf-8") as file:
             file.write(json.dumps(one) + "\n")
     on_gloo = os.environ["UPSTREAM_ON"] == "gloo"
-    return summary(found, read(chosen.results / f"gloo-{size}.jsonl"), size, on_gloo)
+    what = f"{size} ranks" if chosen.files is None else "files"
+    return summary(found, read(chosen.results / f"gloo-{label}.jsonl"), size, what, on_gloo)
+
+
+def find_tests(chosen):
+    """{name: what makes the test}"""
+    if chosen.files is None:
+        made = suite(chosen.spawn)
+        return {name: functools.partial(made, name)
+                for name in unittest.TestLoader().getTestCaseNames(made)}
+    import torch
+    import upstream_files
+    folder = pathlib.Path(chosen.files) if chosen.files else \
+        upstream_files.bring(torch.__version__.split("+")[0])
+    if not (folder / "test_c10d_common.py").is_file() and \
+            not (folder / "test_c10d_collectives.py").is_file():
+        sys.exit(f"upstream.py: {folder} has no test_c10d_common.py: --files wants the folder "
+                 "test/distributed of PyTorch's source tree")
+    return upstream_files.find_tests(folder.absolute(), masquerade, chosen.spawn)
 
 
 def main():
     chosen = arguments()
+    import torch
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14):
+        EXPECTED.update(EXPECTED_OF_OLD)
     os.environ.update(BACKEND="gloo", WORLD_SIZE=str(chosen.world_size),
                       DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(chosen.timeout))
-    tests = suite(chosen.spawn)
-    names = [name for name in unittest.TestLoader().getTestCaseNames(tests)
-             if re.search(chosen.pattern, name)]
-    if chosen.list:
-        print("\n".join(names))
-        return 0
-    if not names:
-        print(f"no test has {chosen.pattern!r} in its name", file=sys.stderr)
-        return 2
     good = True
     with tempfile.TemporaryDirectory() as folder:
         # Upstream leaves the files of its stores behind, with what ranks met by.
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         for backend in chosen.backends:
             os.environ["UPSTREAM_ON"] = backend
+            tests = find_tests(chosen)
+            names = [name for name in tests if re.search(chosen.pattern, name)]
+            if not names:
+                print(f"no test has {chosen.pattern!r} in its name", file=sys.stderr)
+                return 2
+            if chosen.list:
+                print("\n".join(names))
+                return 0
             good = run_all(tests, names, chosen) and good
     return 0 if good else 1
 

@@ -53,6 +53,9 @@ def reduce(rank, size, place, is_async):
     tensor = place(everywhere(rank, 9))
     work = dist.reduce(tensor, 1, async_op=is_async)
     yield (tensor if rank == 1 else place(torch.zeros(0))), [work]
+    pairs = torch.view_as_complex(place(everywhere(rank, 9, 2)))
+    work = dist.reduce(pairs, 1, async_op=is_async)
+    yield (pairs if rank == 1 else place(torch.zeros(0))), [work]
 
 
 def all_gather(rank, size, place, is_async):

@@ -1,5 +1,7 @@
 #include "tools/pytorch/src/device_work.h"
 
+#include "tools/pytorch/src/work_registry.h"
+
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -129,6 +131,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   enqueued_->block(current);
   if (!is_in_graph && enqueued_->is_over() && enqueued_->why() != nullptr)
     std::rethrow_exception(enqueued_->why());
+  unregister(*this);
   return true;
 }
 

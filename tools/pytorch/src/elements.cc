@@ -102,6 +102,14 @@ Elements to_move(const at::Tensor& tensor) {
   return {gyreUint8, count * each, each};
 }
 
+at::Tensor to_reduce(const at::Tensor& tensor, const ReduceOp& op) {
+  if (!tensor.is_complex()) return tensor;
+  TORCH_CHECK_VALUE(op.op_ == ReduceOp::SUM || op.op_ == ReduceOp::AVG,
+                    "gyre reduces complex tensors by ReduceOp.SUM and ReduceOp.AVG, not by ",
+                    op_name(op.op_));
+  return at::view_as_real(tensor);
+}
+
 namespace {
 
 std::optional<gyreDataType_t> reduced_type(at::ScalarType type) {
@@ -117,9 +125,11 @@ const PreMulSumFactor* factor_of(const ReduceOp& op) {
 }  // namespace
 
 void Reduction::check(const ReduceOp& op, at::ScalarType type) {
-  TORCH_CHECK_TYPE(reduced_type(type).has_value(), "gyre cannot reduce tensors of type ", type,
-                   ": it reduces bool, int8, uint8, int32, uint32, int64, uint64, float16, "
-                   "bfloat16, float32, float64 and the two float8 types of e4m3fn and e5m2");
+  TORCH_CHECK_TYPE(
+      reduced_type(type).has_value(), "gyre cannot reduce tensors of type ", type,
+      ": it reduces bool, int8, uint8, int32, uint32, int64, uint64, float16, "
+      "bfloat16, float32, float64, the two float8 types of e4m3fn and e5m2, and complex "
+      "numbers of these types");
   if (op.op_ == ReduceOp::PREMUL_SUM) {
     TORCH_CHECK_VALUE(
         factor_of(op) != nullptr && at::isFloatingType(type),

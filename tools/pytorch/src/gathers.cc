@@ -100,9 +100,9 @@ Operation gather_whole(const at::Tensor& output, const at::Tensor& input, int si
 Operation scatter_whole(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op,
                         int size, const char* call) {
   check_share(input, output, size, call);
-  Reduction::check(op, input.scalar_type());
-  const Target target(output);
-  const at::Tensor all = input.contiguous();
+  const Target target(to_reduce(output, op));
+  const at::Tensor all = to_reduce(input, op).contiguous();
+  Reduction::check(op, all.scalar_type());
   Operation operation;
   operation.inputs = {input};
   operation.outputs = {output};
@@ -225,13 +225,15 @@ WorkPointer ProcessGroupGyre::reduce_scatter(Tensors& outputs, TensorLists& inpu
   const at::Tensor& output = only_tensor(outputs, call);
   TORCH_CHECK_VALUE(inputs.size() == 1, "gyre: reduce_scatter takes one list of tensors");
   check_list(inputs[0], getSize(), output, call);
-  Reduction::check(options.reduceOp, output.scalar_type());
   TORCH_CHECK_VALUE(output.numel() == inputs[0][as_count(getRank())].numel(),
                     "gyre: reduce_scatter's output has ", output.numel(),
                     " elements, and this rank's input ", inputs[0][as_count(getRank())].numel());
-  const auto blocks = std::make_shared<const TensorBlocks>(inputs[0]);
+  const Target target(to_reduce(output, options.reduceOp));
+  Reduction::check(options.reduceOp, target.block().scalar_type());
+  Tensors reduced;
+  for (const at::Tensor& input : inputs[0]) reduced.push_back(to_reduce(input, options.reduceOp));
+  const auto blocks = std::make_shared<const TensorBlocks>(reduced);
   blocks->fill();
-  const Target target(output);
   Operation operation;
   operation.inputs = inputs[0];
   operation.outputs = outputs;

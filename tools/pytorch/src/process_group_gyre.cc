@@ -119,9 +119,9 @@ Description ProcessGroupGyre::describe(const Kind& kind, const Tensors& shown, b
   Description made;
   const std::lock_guard lock(mutex_);
   made.type = kind.type;
-  made.sequence = is_transfer ? transfers_begun_++ : sequence_++;
+  made.sequence = is_transfer ? ++transfers_begun_ : ++sequence_;
   made.timeout = kind.timeout > Milliseconds(0) ? kind.timeout : options_->timeout;
-  made.text = c10::str(kind.name, " number ", made.sequence);
+  made.text = c10::str(kind.name, " number ", made.sequence - 1);
   std::int64_t count = 0;
   for (const at::Tensor& tensor : shown) count += tensor.numel();
   if (!shown.empty())

@@ -14,8 +14,9 @@ namespace {
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
 Operation reduce_all(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  Reduction::check(op, tensor.scalar_type());
-  const Target target(tensor, true);
+  const at::Tensor reduced = to_reduce(tensor, op);
+  Reduction::check(op, reduced.scalar_type());
+  const Target target(reduced, true);
   Operation operation;
   operation.outputs = {tensor};
   operation.call = [target, op](gyreComm_t comm, gyreStream_t stream) {
@@ -51,9 +52,10 @@ WorkPointer ProcessGroupGyre::allreduce_coalesced(Tensors& tensors,
 WorkPointer ProcessGroupGyre::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only_tensor(tensors, "reduce");
   check_root(options.rootRank, getSize(), "reduce");
-  Reduction::check(options.reduceOp, tensor.scalar_type());
+  const at::Tensor reduced = to_reduce(tensor, options.reduceOp);
+  Reduction::check(options.reduceOp, reduced.scalar_type());
   const bool is_root = options.rootRank == getRank();
-  const Target target(tensor, true);
+  const Target target(reduced, true);
   Operation operation;
   operation.outputs = tensors;
   operation.call = [target, op = options.reduceOp, root = static_cast<int>(options.rootRank)](

@@ -1,5 +1,7 @@
 #include "tools/pytorch/src/work.h"
 
+#include "tools/pytorch/src/work_registry.h"
+
 #include <c10/util/Exception.h>
 
 namespace gyre_torch {
@@ -100,6 +102,8 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
                              " ms for ", description_.text, ", which goes on"));
   }
   if (exception_ != nullptr) std::rethrow_exception(exception_);
+  if (lock.owns_lock()) lock.unlock();
+  unregister(*this);
   return true;
 }
 

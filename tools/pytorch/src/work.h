@@ -21,9 +21,9 @@ namespace gyre_torch {
 // What an operation is, for its work, its errors and the profiler.
 struct Description {
   c10d::OpType type = c10d::OpType::UNKNOWN;
-  std::string title;  // the profiler's
-  std::string text;   // "all_reduce number 7 of 1024 float32"
-  std::uint64_t sequence = 0;
+  std::string title;           // the profiler's
+  std::string text;            // "all_reduce number 7 of 1024 float32"
+  std::uint64_t sequence = 0;  // PyTorch's number: the first operation of its group has 1
   std::chrono::milliseconds timeout{};
 };
 
