@@ -162,13 +162,16 @@ def common_keys(series, names):
     return sorted(set.intersection(*(set(series[name].p50) for name in names)))
 
 
-def machine():
-    model = "unknown processor"
-    with open("/proc/cpuinfo") as file:
+def machine(path="/proc/cpuinfo"):
+    said = {}
+    with open(path) as file:
         for line in file:
-            if line.startswith(("model name", "Model")):
-                model = line.split(":", 1)[1].strip()
-                break
+            name, _, value = line.partition(":")
+            said.setdefault(name.strip(), value.strip())
+    model = said.get("model name") or said.get("Model") or "unknown processor"
+    # Virtual machines may show the maker's name alone.
+    if "cpu family" in said and not any(letter.isdigit() for letter in model):
+        model += f" (family {said['cpu family']}, model {said['model']})"
     return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}"
 
 

@@ -114,6 +114,15 @@ class Compare(unittest.TestCase):
         rounds.add_arguments(parser)
         self.assertEqual(parser.parse_args([]).memory, "malloc")
 
+    def test_a_processor_whose_name_says_little_is_told_by_its_numbers(self):
+        for name, shown in (("Intel(R) Xeon(R) Gold 6248", "Intel(R) Xeon(R) Gold 6248, "),
+                            ("AMD EPYC", "AMD EPYC (family 26, model 2), ")):
+            with tempfile.NamedTemporaryFile("w") as file:
+                file.write("processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\n"
+                           f"model name\t: {name}\n\nprocessor\t: 1\nmodel\t\t: 3\n")
+                file.flush()
+                self.assertTrue(rounds.machine(file.name).startswith(shown))
+
     def test_steps_of_a_round_take_turns_and_become_medians(self):
         called = []
         def step(name, values):
