@@ -234,12 +234,15 @@ def read_arguments(arguments):
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheels", nargs="*", metavar="WHEEL", help=argparse.SUPPRESS)
     parser.add_argument("--machine", choices=MACHINES, default=MACHINES[0],
-                        help="kind of processor (default: %(default)s); aarch64 is untried")
-    parser.add_argument("--out", type=pathlib.Path, default=TOP / "dist",
-                        help="folder for the wheels (default: dist)")
+                        help="kind of processor (default: %(default)s); what is made for aarch64 "
+                        "ran under emulation alone")
+    parser.add_argument("--out", type=pathlib.Path,
+                        help="folder for the wheels (default: dist; dist/aarch64 for aarch64, as "
+                        "pip would take dist/*.whl for this machine's)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
                         help="compilations at once (default: %(default)s)")
     said = parser.parse_args(arguments)
+    said.out = said.out or TOP / "dist" / ("" if said.machine == MACHINES[0] else said.machine)
     known = ("gyre", "gyre-cu13", "gyre-torch", "sdist")
     for name in said.wheels:
         if name not in known:
