@@ -16,11 +16,25 @@ namespace {
 // malloc returns (sourceware.org/bugzilla, 30994).
 constexpr std::uint64_t min_looped_bytes = 2048;
 
+// Where `copies_by_string` says so, the processor's own copy from here on: it takes over a line
+// that another core holds without reading it, and a loop reads it first. Zen 5, 128 KiB to another
+// core through shared memory: 2.6 us and 4.7, or 4.6 and 19 if the cores are far from each other.
+// Below, its start costs more: 4 KiB in a core's own cache took 29 ns, and the loop 16.
+constexpr std::uint64_t min_string_bytes = 4096;
+
+// Its stores may be seen in any order, but before those that follow it: a flag that is written
+// afterwards still comes last (Intel SDM vol. 3A, fast-string operation and out-of-order stores).
+inline void copy_string(void* target, const void* source, std::uint64_t bytes) {
+  __asm__ volatile("rep movsb" : "+D"(target), "+S"(source), "+c"(bytes) : : "memory");
+}
+
 // Bytes to all targets that are not the source; several targets are written from one read.
 template <typename ByteLanes>
 void copy_bytes(const MoveOperands& move, std::uint64_t bytes) {
   if (move.target_count == 1 && move.streamed == 0) {
     if (move.targets[0] == move.sources[0]) return;
+    if (bytes >= min_string_bytes && copies_by_string)
+      return copy_string(move.targets[0], move.sources[0], bytes);
     if (bytes >= min_looped_bytes) return reduce<ByteLanes, Or, 1, false>(move, bytes);
     std::memcpy(move.targets[0], move.sources[0], bytes);
     return;

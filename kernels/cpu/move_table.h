@@ -18,6 +18,9 @@ struct MoveTable {
   }
 };
 
+// Whether x86's "rep movsb" is this processor's best way to copy; a test may choose otherwise.
+extern bool copies_by_string;
+
 extern const MoveTable reference_table;  // complete
 #ifdef GYRE_KERNELS_X86
 extern const MoveTable avx2_table;

@@ -2,6 +2,7 @@
 // "[.soak]" takes the whole product of shapes where the default run draws from it.
 #include "kernels/cpu/move.h"
 
+#include "kernels/cpu/move_table.h"
 #include "tests/support/catch.h"
 #include "tests/support/kernels/move_trial.h"
 
@@ -321,6 +322,8 @@ TEST_CASE("a copy in place does not write its source") {
 }
 
 TEST_CASE("bytes are copied to every target but the source itself") {
+  const bool usual = copies_by_string;
+  copies_by_string = GENERATE(false, true);
   Random random(tests::rng_seed());
   std::vector<std::byte> content(70'000);
   for (std::byte& byte : content) byte = static_cast<std::byte>(random());
@@ -344,6 +347,7 @@ TEST_CASE("bytes are copied to every target but the source itself") {
             right &= to[t] == from || targets[t].holds(content, bytes);
           CHECK(right);
         }
+  copies_by_string = usual;
 }
 
 TEST_CASE("a better instruction set is used for every pair") {
