@@ -243,6 +243,7 @@ Of pytest: -k EXPRESSION, -m MARKS, -x, --maxfail=N, -v, -q, -s, -l, -r CHARACTE
 --durations=N, --tb=STYLE, --pdb, --collect-only. Words after -- go to pytest unread.
 
   tools/dev torch -k all_gather
+  tools/dev torch tests/torch/ddp_test.py
 HELP
 }
 
