@@ -7,7 +7,7 @@ import importlib
 import inspect
 import os
 import pathlib
-import subprocess
+import shutil
 import sys
 import tempfile
 
@@ -40,12 +40,12 @@ def bring(version):
                 continue
             apt.call("source", "-q", "--download-only", "pytorch", folder=place)
             (archive,) = place.glob("pytorch_*.orig.tar.*")
-            (place / "files").mkdir()
-            own_apt.run("tar", "-xf", archive, "-C", place / "files", "--strip-components=1",
-                        "--wildcards", "*/test/distributed/*.py")
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["cp", "-r", place / "files/test/distributed", folder], check=True)
-            return folder
+            part = CACHE / f"{version}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            own_apt.run("tar", "-xf", archive, "-C", part, "--strip-components=3", "--wildcards",
+                        "*/test/distributed/*.py")
+            return part.rename(folder)
     sys.exit(f"upstream.py: Debian has no sources of PyTorch {version}: name the folder of a "
              "source tree of that version, --files=TREE/test/distributed")
 

@@ -3,6 +3,7 @@ compiled here on Debian 12, whose libraries are old enough for the tag of the wh
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,10 @@ def python_headers(folder, version):
         with tempfile.TemporaryDirectory() as download:
             apt.call("download", "-q", f"libpython{version}-dev", folder=download)
             (package,) = pathlib.Path(download).glob("*.deb")
-            own_apt.run("dpkg-deb", "--extract", package, place)
+            part = folder / f"python{version}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            own_apt.run("dpkg-deb", "--extract", package, part)
+            part.rename(place)
     # <python3.11/pyconfig.h> asks for <x86_64-linux-gnu/python3.11/pyconfig.h>.
     return [include / f"python{version}", include]
 
