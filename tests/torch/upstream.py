@@ -63,7 +63,11 @@ def arguments():
     parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER",
                         default=pathlib.Path("build-torch/upstream"),
                         help="folder for a line of JSON and the output of each test")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    if chosen.files is not None and (chosen.spawn or chosen.world_size != 2):
+        parser.error("--files goes with neither --spawn nor --world-size: those tests say how many "
+                     "ranks they have, and their ranks are forked")
+    return chosen
 
 
 def masquerade():
@@ -280,7 +284,7 @@ def find_tests(chosen):
             not (folder / "test_c10d_collectives.py").is_file():
         sys.exit(f"upstream.py: {folder} has no test_c10d_common.py: --files wants the folder "
                  "test/distributed of PyTorch's source tree")
-    return upstream_files.find_tests(folder.absolute(), masquerade, chosen.spawn)
+    return upstream_files.find_tests(folder.absolute(), masquerade)
 
 
 def main():

@@ -50,14 +50,13 @@ def bring(version):
              "source tree of that version, --files=TREE/test/distributed")
 
 
-def ranks_like(masquerade, fresh):
+def ranks_like(masquerade):
     """What classes of upstream's get first: their ranks are forked, and ask for gloo."""
     import torch.multiprocessing
-    made = torch.multiprocessing.get_context("spawn" if fresh else "fork")
 
     class Ranks:
         def _spawn_processes(self):
-            self._start_processes(made.Process)
+            self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
         @classmethod
         def _run(cls, *given, **options):
@@ -100,14 +99,14 @@ def claim_everything(folder):
     common.C10D_BACKENDS, common.CUDA_BACKENDS = (gloo,), ()
 
 
-def find_tests(folder, masquerade, fresh):
+def find_tests(folder, masquerade):
     """{class.test: what makes the test}"""
     from torch.testing._internal.common_distributed import MultiProcessTestCase
     sys.path.insert(0, str(folder))
     for name in ("c10d_backend_common", *FILES):
         sys.modules.pop(name, None)  # they may be of the other backend
     claim_everything(folder)
-    ranks = ranks_like(masquerade, fresh)
+    ranks = ranks_like(masquerade)
     found = {}
     for name in FILES:
         if not (folder / f"{name}.py").is_file():

@@ -61,7 +61,7 @@ def check(library, release):
     if newer := too_new(needed_versions(library)):
         sys.exit(f"wheels: {library} needs {newer}, and {TAG} has no more than {NEWEST}: make this "
                  "wheel on Debian 12")
-    theirs = (matrix.CACHE / release / matrix.KEY).read_text(encoding="utf-8")
+    theirs = (matrix.headers_of(release) / matrix.KEY).read_text(encoding="utf-8")
     ours = compiling.pybind_key(library)
     if ours != theirs:
         sys.exit(f"wheels: pybind11 of {library} is {ours}, and PyTorch {release} has {theirs}")

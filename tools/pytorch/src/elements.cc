@@ -102,14 +102,6 @@ Elements to_move(const at::Tensor& tensor) {
   return {gyreUint8, count * each, each};
 }
 
-at::Tensor to_reduce(const at::Tensor& tensor, const ReduceOp& op) {
-  if (!tensor.is_complex()) return tensor;
-  TORCH_CHECK_VALUE(op.op_ == ReduceOp::SUM || op.op_ == ReduceOp::AVG,
-                    "gyre reduces complex tensors by ReduceOp.SUM and ReduceOp.AVG, not by ",
-                    op_name(op.op_));
-  return at::view_as_real(tensor);
-}
-
 namespace {
 
 std::optional<gyreDataType_t> reduced_type(at::ScalarType type) {
@@ -138,6 +130,15 @@ void Reduction::check(const ReduceOp& op, at::ScalarType type) {
   }
   TORCH_CHECK_VALUE(plain_op(op.op_, type).has_value(), "gyre cannot reduce tensors of type ", type,
                     " by ReduceOp.", op_name(op.op_));
+}
+
+at::Tensor to_reduce(const at::Tensor& tensor, const ReduceOp& op) {
+  TORCH_CHECK_VALUE(!tensor.is_complex() || op.op_ == ReduceOp::SUM || op.op_ == ReduceOp::AVG,
+                    "gyre reduces complex tensors by ReduceOp.SUM and ReduceOp.AVG, not by ",
+                    op_name(op.op_));
+  at::Tensor reduced = tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+  Reduction::check(op, reduced.scalar_type());
+  return reduced;
 }
 
 Reduction::Reduction(const ReduceOp& op, at::ScalarType type, gyreComm_t comm) : comm_(comm) {

@@ -19,8 +19,8 @@ struct Elements {
 };
 Elements to_move(const at::Tensor& tensor);
 
-// The same memory, to be reduced: complex numbers are summed and averaged as pairs of real ones.
-// Throws if `op` is another one.
+// The same memory as it is reduced: complex numbers are summed and averaged as pairs of real ones.
+// Throws if Gyre cannot do it.
 at::Tensor to_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op);
 
 // A reduction: the type it is done in, and the operation; for PREMUL_SUM one made for it, which is

@@ -102,7 +102,6 @@ Operation scatter_whole(const at::Tensor& output, const at::Tensor& input, const
   check_share(input, output, size, call);
   const Target target(to_reduce(output, op));
   const at::Tensor all = to_reduce(input, op).contiguous();
-  Reduction::check(op, all.scalar_type());
   Operation operation;
   operation.inputs = {input};
   operation.outputs = {output};
@@ -229,7 +228,6 @@ WorkPointer ProcessGroupGyre::reduce_scatter(Tensors& outputs, TensorLists& inpu
                     "gyre: reduce_scatter's output has ", output.numel(),
                     " elements, and this rank's input ", inputs[0][as_count(getRank())].numel());
   const Target target(to_reduce(output, options.reduceOp));
-  Reduction::check(options.reduceOp, target.block().scalar_type());
   Tensors reduced;
   for (const at::Tensor& input : inputs[0]) reduced.push_back(to_reduce(input, options.reduceOp));
   const auto blocks = std::make_shared<const TensorBlocks>(reduced);

@@ -14,9 +14,7 @@ namespace {
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
 Operation reduce_all(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  const at::Tensor reduced = to_reduce(tensor, op);
-  Reduction::check(op, reduced.scalar_type());
-  const Target target(reduced, true);
+  const Target target(to_reduce(tensor, op), true);
   Operation operation;
   operation.outputs = {tensor};
   operation.call = [target, op](gyreComm_t comm, gyreStream_t stream) {
@@ -52,10 +50,8 @@ WorkPointer ProcessGroupGyre::allreduce_coalesced(Tensors& tensors,
 WorkPointer ProcessGroupGyre::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only_tensor(tensors, "reduce");
   check_root(options.rootRank, getSize(), "reduce");
-  const at::Tensor reduced = to_reduce(tensor, options.reduceOp);
-  Reduction::check(options.reduceOp, reduced.scalar_type());
   const bool is_root = options.rootRank == getRank();
-  const Target target(reduced, true);
+  const Target target(to_reduce(tensor, options.reduceOp), true);
   Operation operation;
   operation.outputs = tensors;
   operation.call = [target, op = options.reduceOp, root = static_cast<int>(options.rootRank)](
