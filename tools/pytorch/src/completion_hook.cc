@@ -10,7 +10,7 @@ namespace gyre_torch {
 
 CompletionHook::CompletionNotice& CompletionHook::CompletionNotice::operator=(
     CompletionNotice&& other) noexcept {
-  end(false, {});
+  (void)end(false, {});
   hook_ = std::move(other.hook_);
   type_ = other.type_;
   sequence_ = other.sequence_;
@@ -18,15 +18,19 @@ CompletionHook::CompletionNotice& CompletionHook::CompletionNotice::operator=(
   return *this;
 }
 
-void CompletionHook::CompletionNotice::end(bool well, Time at) {
-  const std::shared_ptr<CompletionHook> hook = std::move(hook_);
-  if (hook == nullptr) return;
-  if (!well) return hook->forget(1);
+std::shared_ptr<CompletionHook> CompletionHook::CompletionNotice::end(bool well, Time at) {
+  std::shared_ptr<CompletionHook> hook = std::move(hook_);
+  if (hook == nullptr) return hook;
+  if (!well) {
+    hook->forget(1);
+    return hook;
+  }
   const std::chrono::duration<float> active = at - begun_;
   auto info = std::make_shared<c10d::WorkInfo>(type_, sequence_, begun_, at, active);
   std::unique_lock lock(hook->mutex_);
   hook->ended_.push_back(std::move(info));
   hook->be_told(std::move(lock));
+  return hook;
 }
 
 void CompletionHook::add(Hook hook) {
@@ -103,7 +107,7 @@ void CompletionHook::look_at_watched() {
   for (auto one = watched_.begin(); one != watched_.end();) {
     lock.unlock();
     const std::optional<bool> well = one->look();
-    if (well) one->notice.end(*well, TorchClock::now());
+    if (well) (void)one->notice.end(*well, TorchClock::now());
     lock.lock();
     const auto next = std::next(one);
     if (well) over.splice(over.end(), watched_, one);

@@ -32,10 +32,11 @@ class CompletionHook : public std::enable_shared_from_this<CompletionHook> {
     CompletionNotice() = default;  // there is no hook
     CompletionNotice(CompletionNotice&& other) noexcept = default;
     CompletionNotice& operator=(CompletionNotice&& other) noexcept;
-    ~CompletionNotice() { end(false, {}); }
+    ~CompletionNotice() { (void)end(false, {}); }
     explicit operator bool() const { return hook_ != nullptr; }
-    // Once. Of one that failed, nobody is told.
-    void end(bool well, Time at);
+    // Once. Of one that failed, nobody is told. What it returns may be the last that holds the
+    // user's function, which is Python's: to be let go of without a lock.
+    [[nodiscard]] std::shared_ptr<CompletionHook> end(bool well, Time at);
 
    private:
     friend class CompletionHook;

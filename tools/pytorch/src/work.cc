@@ -19,17 +19,14 @@ HostWork::HostWork(int rank, Description description, std::vector<at::Tensor> in
 
 void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
                    std::function<void()> let_go) {
+  std::shared_ptr<CompletionHook> hook;
   {
     const std::lock_guard lock(mutex_);
-    if (!deliver && future_ == nullptr && recordFunctionEndCallback_ == nullptr) {
-      ended_ = CompletionHook::TorchClock::now();
-      exception_ = why;
-      completed_ = true;
-    }
+    if (!deliver && future_ == nullptr && recordFunctionEndCallback_ == nullptr)
+      hook = complete(why);
   }
   if (completed_) {
     cv_.notify_all();
-    notice_.end(why == nullptr, ended_);
     return let_go();
   }
   CompletionThreads::shared().push(
@@ -45,23 +42,29 @@ void HostWork::end(std::exception_ptr why, std::function<void()> deliver,
       });
 }
 
+// mutex_ is held, so that the hook hears of this before who waits for it can end something else.
+std::shared_ptr<CompletionHook> HostWork::complete(std::exception_ptr why) {
+  ended_ = CompletionHook::TorchClock::now();
+  exception_ = why;
+  completed_ = true;
+  return notice_.end(why == nullptr, ended_);
+}
+
 void HostWork::end_here() { mark(nullptr); }
 
 // All at once, so that a future that somebody asks for meanwhile is marked by one of the two.
 void HostWork::mark(std::exception_ptr why) {
   c10::intrusive_ptr<Future> future;
   std::function<void()> tell_profiler;
+  std::shared_ptr<CompletionHook> hook;
   {
     const std::lock_guard lock(mutex_);
-    ended_ = CompletionHook::TorchClock::now();
-    exception_ = why;
-    completed_ = true;
+    hook = complete(why);
     future = future_;
     tell_profiler = std::exchange(recordFunctionEndCallback_, nullptr);
   }
   if (tell_profiler) tell_profiler();
   cv_.notify_all();
-  notice_.end(why == nullptr, ended_);
   const CompletionThreads::UserCodeScope telling;
   if (future == nullptr || !telling.allowed()) return;
   if (why != nullptr)

@@ -57,6 +57,8 @@ class HostWork final : public TorchWork {
 
  private:
   using Time = CompletionHook::Time;
+  // What it returns is let go of without the lock.
+  [[nodiscard]] std::shared_ptr<CompletionHook> complete(std::exception_ptr why);
   void mark(std::exception_ptr why);
   std::unique_lock<std::mutex> lock_to_wait() const;
   const BirthProcess birth_;
