@@ -183,8 +183,9 @@ def on_victim(settings):
     return settings_of
 
 
-def patient(seconds):
-    return lambda _rank, _network: {"GYRE_LIVENESS_TIMEOUT": str(seconds)}
+def patient(liveness_s, call_s=jobs.CALL_S):
+    return lambda _rank, _network: {"GYRE_LIVENESS_TIMEOUT": str(liveness_s),
+                                    "GYRE_TIMEOUT": str(call_s)}
 
 
 def both_nics(_rank, _network):
@@ -231,7 +232,7 @@ CASES = {
     "lossy": peace("a cable loses every tenth frame", bad={VICTIM: ("loss=0.1",)},
                    counts=SMALL, settings=patient(10)),
     "very-lossy": peace("a cable loses 30 % of the frames", bad={1: ("loss=0.3",)}, hosts=2,
-                        counts=SMALL, settings=patient(20)),
+                        counts=SMALL, settings=patient(20, 60)),
     "long-way": peace("an answer takes half a second", bad={1: ("delay=250",)}, hosts=2,
                       ranks_each=1, counts=("300",)),
     "slow": peace("a cable carries 1 Mb/s", prepare=slow_cable, counts=SMALL, needs=("tc",)),

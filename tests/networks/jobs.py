@@ -18,7 +18,7 @@ SECOND = "cable2"  # an interface of hosts with two
 LIVENESS_S = 3
 INIT_S = 20
 CALL_S = 20
-BEGIN_S = 90   # all ranks have made their first round: the machine may have one core
+BEGIN_S = 120  # all ranks have made their first round: one core has 16 ranks, a cable loses much
 END_S = 15     # after the limit of a case; who runs then hangs
 FILTER = "table bridge gyre { chain forward { type filter hook forward priority 0; }; }"
 # Runs on a host: no device there sends more than a frame at a time to the switch.
