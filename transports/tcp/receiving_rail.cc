@@ -65,7 +65,7 @@ Status ReceivingRail::land(InboundMessages& inbound, const WireHeader& common) {
     ahead_begin_ = 0;
     const std::size_t missing = has_header_ ? header_.bytes - landed_ : 0;
     std::array<iovec, 2> parts = {iovec{place_ + landed_, missing},
-                                  iovec{ahead_.data() + ahead_end_, max_ahead - ahead_end_}};
+                                  iovec{ahead_.data() + ahead_end_, ahead_room_ - ahead_end_}};
     const std::size_t asked = missing + parts[1].iov_len;
     const IoResult transfer =
         stream_->receive(missing > 0 ? std::span(parts) : std::span(parts).last(1));
@@ -114,6 +114,7 @@ Status ReceivingRail::take_header(const InboundMessages& inbound, const WireHead
   place_ = nullptr;
   landed_ = 0;
   least_ = header_.sequence + 1;
+  ahead_room_ = sizeof header_ + header_.bytes <= max_ahead ? max_ahead : ahead_of_large;
   return {};
 }
 

@@ -46,9 +46,10 @@ class ReceivingRail {
   void arm(WaitSet& set, InboundMessages& inbound) const;
 
  private:
-  // What is read beyond the message at hand: small messages come many at a time, and a large one's
-  // successor loses no more than this to a copy.
-  static constexpr std::size_t max_ahead = 4096;
+  // What is read beyond the message at hand: small messages come many at a time, and one of 16 KiB
+  // with one system call. After a larger one its successor loses no more than 4 KiB to a copy.
+  static constexpr std::size_t max_ahead = (16 << 10) + sizeof(WireHeader);
+  static constexpr std::size_t ahead_of_large = 4 << 10;
 
   Result<std::shared_ptr<FileDescriptor>> find_socket();
   // Makes messages of what was read ahead, as far as it goes and there is room.
@@ -72,9 +73,10 @@ class ReceivingRail {
   PathWatch path_;
   WireHeader header_;  // of the message at hand
   bool has_header_ = false;
-  std::byte* place_ = nullptr;  // of its payload, once there is room
-  std::size_t landed_ = 0;      // bytes of it that are there
-  std::uint64_t least_ = 0;     // number of the next message, at least
+  std::byte* place_ = nullptr;          // of its payload, once there is room
+  std::size_t landed_ = 0;              // bytes of it that are there
+  std::uint64_t least_ = 0;             // number of the next message, at least
+  std::size_t ahead_room_ = max_ahead;  // after the last message
   std::array<std::byte, max_ahead> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;
