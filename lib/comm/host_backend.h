@@ -105,6 +105,7 @@ class HostBackend final : public Backend {
  private:
   HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed);
   transport::FifoShape fifo_shape() const;
+  void settle_shape();
   Result<topology::Locality> own_locality() const;
   void log_candidates() const;
   void end_loan();

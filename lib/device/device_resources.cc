@@ -168,7 +168,8 @@ Status DeviceResources::bind(const Request& request, std::span<const plan::Plan>
   const DeviceProtocol protocol = device_protocol(choice.protocol);
   std::uint64_t piece =
       executor_->shape().max_piece(protocol, plan.message_chunks(), plan.min_depth());
-  if (protocol == DeviceProtocol::simple) piece = std::min(piece, choice.piece_bytes);
+  if (protocol == DeviceProtocol::simple)
+    piece = std::min(piece, tune::piece_bytes(tuning_, choice.protocol, bytes, plan.chunk_count()));
   has_tables_ = false;
   for (std::uint32_t channel = 0; channel < channels; ++channel) {
     bindings_[channel].bind(request, by_channel[channel % by_channel.size()],

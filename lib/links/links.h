@@ -28,13 +28,11 @@ class Links {
  public:
   using Key = std::pair<int, int>;  // peer, channel
   Links(int rank, control::Membership& membership, const TransportList& transports,
-        const transport::FifoShape& shape, const transport::Probe& probe)
-      : rank_(rank),
-        membership_(membership),
-        transports_(transports),
-        shape_(shape),
-        probe_(probe) {}
+        const transport::Probe& probe)
+      : rank_(rank), membership_(membership), transports_(transports), probe_(probe) {}
 
+  // Of all links: before the first one opens. The same on all ranks.
+  void use_shape(const transport::FifoShape& shape) { shape_ = shape; }
   // Begins to open what `plan` needs and is not there.
   Status open(const plan::Plan& plan);
   // Goes on opening. `moved` says whether anything happened.
@@ -112,7 +110,7 @@ class Links {
   const int rank_;
   control::Membership& membership_;
   const TransportList& transports_;
-  const transport::FifoShape shape_;
+  transport::FifoShape shape_;
   const transport::Probe probe_;  // by which peers try to map this process's regions
   std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>> peer_memories_;  // by process
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;

@@ -70,15 +70,12 @@ bool moves_at_once(const TuningInputs& inputs) {
   return medium == topology::Medium::sockets || medium == topology::Medium::host_memory;
 }
 
-std::uint64_t piece_bytes_for(const TuningInputs& inputs, Protocol protocol, std::uint64_t bytes,
-                              std::uint32_t chunks) {
-  // A quarter of the lines, so that a message can be on its way while the next one is written.
-  constexpr std::uint64_t line_payload = 56;
-  if (protocol == Protocol::line) return inputs.line_count / 4 * line_payload / 64 * 64;
-  // About four pieces a chunk keep both ends of a link busy; small pieces cost more in flags than
-  // they gain.
-  const std::uint64_t part = divide_up(divide_up(bytes, chunks), moves_at_once(inputs) ? 1 : 4);
-  return std::min(std::max<std::uint64_t>(round_up(part, 4096), 16 << 10), inputs.slot_bytes);
+// A plan of one chunk passes it from rank to rank: the next one waits for a piece.
+std::uint64_t max_piece_bytes(const TuningInputs& inputs, Protocol protocol, std::uint32_t chunks) {
+  const bool is_lent = protocol == Protocol::direct && inputs.may_carry();
+  const bool is_passed_on = inputs.ranks > 2 && chunks == 1;
+  return is_lent && !is_passed_on ? std::max(inputs.slot_bytes, inputs.lent_bytes)
+                                  : inputs.slot_bytes;
 }
 
 }  // namespace
@@ -94,6 +91,12 @@ bool TuningInputs::may_carry() const {
   if (device || levels.empty()) return false;
   const topology::Medium widest = levels.back().medium;
   return widest == topology::Medium::verbs || widest == topology::Medium::sockets;
+}
+
+bool TuningInputs::uses_sockets_alone() const {
+  return !device && !levels.empty() && std::ranges::all_of(levels, [](const Level& level) {
+    return level.ranks == 1 || level.medium == topology::Medium::sockets;
+  });
 }
 
 bool TuningInputs::has_equal_hosts() const {
@@ -222,19 +225,12 @@ const plan::Algorithm* first_algorithm(const Filter& filter) {
   return nullptr;
 }
 
-Choice make_choice(const TuningInputs& inputs, const CallSize& size,
-                   const plan::Algorithm& algorithm, Protocol protocol) {
-  constexpr std::uint64_t max_bytes = 1ULL << 40;
-  const auto chunks = static_cast<std::uint32_t>(inputs.ranks);
-  const std::uint64_t bytes = std::min(size.bytes, max_bytes);
-  return {&algorithm, protocol, piece_bytes_for(inputs, protocol, bytes, chunks)};
-}
-
 // By RDMA a receiver's word of what it lends takes a message's time, and the sender waits for it.
 // Beside more bytes than these that is little: reasoned, not measured. By TCP there is no such
 // word: measured with bench/compare/settings.py (bench/results/settings.jsonl).
 std::uint64_t max_staged_bytes(const TuningInputs& inputs) {
-  return inputs.levels.back().medium == topology::Medium::sockets ? 256 << 10 : 512 << 10;
+  if (inputs.levels.back().medium != topology::Medium::sockets) return 512 << 10;
+  return inputs.ranks == 2 ? 64 << 10 : 256 << 10;
 }
 
 // What the row says, or lent memory where the row knows of none.
@@ -273,7 +269,7 @@ Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const 
   for (const Row* row : rows)
     if (const Protocol protocol = preferred_protocol(*row, inputs, size, filter);
         filter.takes(protocol))
-      return make_choice(inputs, size, *plan::find_algorithm(row->algorithm), protocol);
+      return Choice{plan::find_algorithm(row->algorithm), protocol};
   // The settings leave out what the table prefers: the nearest that they allow.
   const plan::Algorithm* algorithm =
       rows.empty() ? first_algorithm(filter) : plan::find_algorithm(rows.front()->algorithm);
@@ -281,8 +277,24 @@ Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const 
   const Protocol preferred = rows.empty() ? Protocol::simple : rows.front()->protocol;
   for (Protocol protocol :
        {preferred, Protocol::simple, Protocol::direct, Protocol::line, Protocol::line128})
-    if (filter.takes(protocol)) return make_choice(inputs, size, *algorithm, protocol);
+    if (filter.takes(protocol)) return Choice{algorithm, protocol};
   return no_protocol(inputs);
+}
+
+std::uint64_t piece_bytes(const TuningInputs& inputs, Protocol protocol, std::uint64_t bytes,
+                          std::uint32_t chunks) {
+  // A quarter of the lines, so that a message can be on its way while the next one is written.
+  constexpr std::uint64_t line_payload = 56;
+  if (protocol == Protocol::line) return inputs.line_count / 4 * line_payload / 64 * 64;
+  constexpr std::uint64_t max_bytes = 1ULL << 40;
+  const std::uint64_t all = std::min(bytes, max_bytes);
+  // About four pieces of what a rank has keep both ends of a link busy; small pieces cost more in
+  // flags than they gain.
+  const std::uint64_t part = moves_at_once(inputs)
+                                 ? divide_up(all, chunks)
+                                 : divide_up(divide_up(all, std::uint64_t(inputs.ranks)), 4);
+  return std::min(std::max<std::uint64_t>(round_up(part, 4096), 16 << 10),
+                  max_piece_bytes(inputs, protocol, chunks));
 }
 
 }  // namespace gyre::tune

@@ -24,13 +24,16 @@ struct TuningInputs {
   bool device = false;        // the memory of GPUs
   bool whole_lines = false;   // and what goes between any two of them keeps 128-byte stores whole
   bool reproducible = false;
-  std::uint64_t slot_bytes = 0;
+  std::uint64_t slot_bytes = 0;  // a message that is copied to its slot has no more
+  std::uint64_t lent_bytes = 0;  // nor one that leaves from lent memory by a wire; 0: as above
   std::uint32_t line_count = 0;
 
   // Memory reaches between any two ranks.
   bool maps_all() const;
   // It does not, but wires may reach the host's memory between any two (transport::Carrier).
   bool may_carry() const;
+  // No two of them share memory, and all use TCP.
+  bool uses_sockets_alone() const;
   // Several hosts with as many ranks on each, and more than one.
   bool has_equal_hosts() const;
 };
@@ -38,7 +41,6 @@ struct TuningInputs {
 struct Choice {
   const plan::Algorithm* algorithm = nullptr;
   plan::Protocol protocol = plan::Protocol::simple;
-  std::uint64_t piece_bytes = 0;
 };
 
 // What GYRE_ALGO and GYRE_PROTO allow, with NCCL's grammar: sections divided by ';', each an
@@ -78,5 +80,9 @@ struct CallSize {
 };
 // An error (gyreInvalidUsage) where the settings allow nothing.
 Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const CallSize& size);
+
+// What one message takes of a chunk. `bytes`: of all blocks together; `chunks`: of the plan.
+std::uint64_t piece_bytes(const TuningInputs& inputs, plan::Protocol protocol, std::uint64_t bytes,
+                          std::uint32_t chunks);
 
 }  // namespace gyre::tune

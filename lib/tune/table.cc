@@ -23,6 +23,7 @@ constexpr Row all_reduce_rows[] = {
     {true, 512, any_ranks, "doubling", Protocol::line},
     {true, 64 << 10, any_ranks, "doubling", Protocol::simple},
     {true, any_bytes, any_ranks, "ring", Protocol::simple},
+    {false, 128 << 10, 2, "oneshot", Protocol::simple},
     {false, 8 << 10, 4, "oneshot", Protocol::simple},
     {false, 32 << 10, any_ranks, "doubling", Protocol::simple},
     {false, 512 << 10, 16, "twoshot", Protocol::simple},

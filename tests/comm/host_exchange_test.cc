@@ -54,7 +54,7 @@ struct ExchangingRank {
                                                                   settings);
                                                             }}))
                        .value()),
-        links(rank, member, transports, {}, regions.probe()) {}
+        links(rank, member, transports, regions.probe()) {}
 
   transport::RegionTable regions;
   TransportList transports;

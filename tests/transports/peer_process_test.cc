@@ -77,7 +77,7 @@ FileDescriptor watch(const std::string& listener_name, pid_t pid) {
   roster.processes[1].listener_name = listener_name;
   SilentMember member(std::move(roster));
   const TransportList none;
-  return Links(0, member, none, {}, {}).process_of(1);
+  return Links(0, member, none, {}).process_of(1);
 }
 
 // Since Linux 6.5: SO_PEERPIDFD.

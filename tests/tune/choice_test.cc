@@ -52,27 +52,60 @@ TEST_CASE("small calls go by lines, large ones by slots, and networks never by l
     const auto choice = choose(network, bytes);
     REQUIRE(choice.ok());
     CHECK((choice->protocol == Protocol::simple || choice->protocol == Protocol::direct));
-    CHECK(choice->piece_bytes > 0);
-    CHECK(choice->piece_bytes <= network.slot_bytes);
-    CHECK(choice->piece_bytes % 64 == 0);
+    for (const std::uint32_t chunks : {1U, 4U}) {
+      const std::uint64_t piece = tune::piece_bytes(network, choice->protocol, bytes, chunks);
+      CHECK(piece > 0);
+      CHECK(piece <= network.slot_bytes);
+      CHECK(piece % 64 == 0);
+    }
   }
 }
 
 TEST_CASE("two ranks cut no chunk that fits a slot, but for a NIC; more cut it in four", "[tune]") {
-  const auto piece = [](Medium medium, int ranks, std::uint64_t bytes) {
+  const auto piece = [](Medium medium, int ranks, std::uint64_t bytes, std::uint32_t chunks) {
     const tune::TuningInputs inputs{.ranks = ranks,
                                     .levels = one_level(medium, ranks),
                                     .slot_bytes = 128 << 10,
                                     .line_count = 128};
-    return choose(inputs, bytes)->piece_bytes;
+    return tune::piece_bytes(inputs, Protocol::simple, bytes, chunks);
   };
-  CHECK(piece(Medium::sockets, 2, 64 << 10) == 32 << 10);
-  CHECK(piece(Medium::sockets, 2, 256 << 10) == 128 << 10);
-  CHECK(piece(Medium::sockets, 2, 64 << 20) == 128 << 10);
-  CHECK(piece(Medium::host_memory, 2, 256 << 10) == 128 << 10);
-  CHECK(piece(Medium::host_memory, 4, 256 << 10) == 16 << 10);
-  CHECK(piece(Medium::sockets, 4, 256 << 10) == 16 << 10);
-  CHECK(piece(Medium::verbs, 2, 256 << 10) == 32 << 10);
+  CHECK(piece(Medium::sockets, 2, 64 << 10, 2) == 32 << 10);
+  CHECK(piece(Medium::sockets, 2, 64 << 10, 1) == 64 << 10);
+  CHECK(piece(Medium::sockets, 2, 256 << 10, 2) == 128 << 10);
+  CHECK(piece(Medium::sockets, 2, 64 << 20, 2) == 128 << 10);
+  CHECK(piece(Medium::host_memory, 2, 256 << 10, 2) == 128 << 10);
+  CHECK(piece(Medium::host_memory, 4, 256 << 10, 4) == 16 << 10);
+  CHECK(piece(Medium::sockets, 4, 256 << 10, 4) == 16 << 10);
+  CHECK(piece(Medium::sockets, 4, 256 << 10, 1) == 16 << 10);
+  CHECK(piece(Medium::verbs, 2, 256 << 10, 2) == 32 << 10);
+}
+
+TEST_CASE("what sockets take from lent memory may be larger than what is copied", "[tune]") {
+  const auto piece = [](int ranks, Protocol protocol, std::uint32_t chunks) {
+    const tune::TuningInputs inputs{.ranks = ranks,
+                                    .levels = one_level(Medium::sockets, ranks),
+                                    .slot_bytes = 128 << 10,
+                                    .lent_bytes = 512 << 10};
+    return tune::piece_bytes(inputs, protocol, 64 << 20, chunks);
+  };
+  CHECK(piece(2, Protocol::direct, 2) == 512 << 10);
+  CHECK(piece(2, Protocol::simple, 2) == 128 << 10);
+  CHECK(piece(2, Protocol::direct, 1) == 512 << 10);
+  CHECK(piece(4, Protocol::direct, 4) == 512 << 10);
+  CHECK(piece(4, Protocol::direct, 1) == 128 << 10);  // it is passed on
+}
+
+TEST_CASE("ranks that share memory on their host do not use sockets alone", "[tune]") {
+  const auto alone = [](int ranks_on_host, Medium on_host) {
+    tune::TuningInputs inputs;
+    inputs.levels = {{.parts = 4, .ranks = ranks_on_host, .medium = on_host},
+                     {.part = tune::LevelPart::network, .ranks = 8, .medium = Medium::sockets}};
+    return inputs.uses_sockets_alone();
+  };
+  CHECK(alone(1, Medium::host_memory));
+  CHECK(alone(2, Medium::sockets));
+  CHECK_FALSE(alone(2, Medium::host_memory));
+  CHECK_FALSE(alone(0, Medium::host_memory));  // unequal numbers
 }
 
 TEST_CASE("several hosts of several ranks take hierarchical above 1 MiB, many ranks before",
@@ -178,16 +211,19 @@ TEST_CASE("where wires reach lent memory, large calls lend it, unless the settin
           "[tune]") {
   tune::TuningInputs carried = network;
   const Medium wire = GENERATE(Medium::verbs, Medium::sockets);
-  const std::uint64_t max_staged_bytes = wire == Medium::sockets ? 256 << 10 : 512 << 10;
-  carried.levels = one_level(wire);
+  carried.ranks = GENERATE(2, 4);
+  carried.levels = one_level(wire, carried.ranks);
+  std::uint64_t max_staged_bytes = 512 << 10;
+  if (wire == Medium::sockets) max_staged_bytes = carried.ranks == 2 ? 64 << 10 : 256 << 10;
   for (std::uint64_t bytes = 8; bytes <= 1ULL << 33; bytes *= 2) {
     CAPTURE(bytes);
     const auto choice = choose(carried, bytes);
     REQUIRE(choice.ok());
     const Protocol expected = bytes > max_staged_bytes ? Protocol::direct : Protocol::simple;
     CHECK(choice->protocol == expected);
-    CHECK(choice->algorithm == choose(network, bytes)->algorithm);
-    CHECK(choice->piece_bytes == choose(network, bytes)->piece_bytes);
+    tune::TuningInputs sockets = network;
+    sockets.ranks = carried.ranks;
+    CHECK(choice->algorithm == choose(sockets, bytes)->algorithm);
     CHECK(choose(carried, bytes, "", "^Direct")->protocol == Protocol::simple);
     CHECK(choose(carried, bytes, "", "Direct")->protocol == Protocol::direct);
   }
