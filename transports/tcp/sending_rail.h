@@ -87,9 +87,9 @@ class SendingRail {
   // A header, and behind it its payload if that is short: one part of the vector then.
   struct PackedMessage {
     WireHeader header;
-    std::array<std::byte, 192> payload;
+    std::array<std::byte, 2048> payload;
   };
-  static_assert(sizeof(PackedMessage) == 256);
+  static_assert(sizeof(PackedMessage) == sizeof(WireHeader) + 2048, "no padding");
   std::array<PackedMessage, max_batch> packed_;
   std::array<iovec, (1 + LentParts::most) * max_batch> parts_{};
 };
