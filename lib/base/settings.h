@@ -36,6 +36,7 @@ struct Settings {
   std::string tcp_security = "ticket";
   static constexpr std::int64_t max_tcp_sockets = 8;
   std::int64_t tcp_sockets = 1;  // of a connection
+  bool tcp_checksum = false;
   bool shm_disable = false;
   std::string topology_file;  // says what this host is made of
   // Between GPUs; see transports/p2p.

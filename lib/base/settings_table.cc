@@ -79,6 +79,9 @@ std::vector<Setting> settings_of_ways() {
       {"GYRE_TCP_SOCKETS", S::Integer{&Settings::tcp_sockets, 1, Settings::max_tcp_sockets},
        "sockets of a tcp connection, over the interfaces that GYRE_SOCKET_IFNAME names, in turn; a "
        "faster one carries more. The same on all ranks"},
+      {"GYRE_TCP_CHECKSUM", S::Switch{&Settings::tcp_checksum},
+       "1: each message over tcp has a checksum, so that bytes that hardware changes on their way "
+       "are an error (tls finds that too). The same on all ranks"},
       {"GYRE_TOPO_FILE", S::Text{&Settings::topology_file},
        "file that says what this host is made of, where the kernel's files do not: XML of hwloc or "
        "of NCCL (gyre topo --file shows it)"},

@@ -117,6 +117,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::make(CommunicatorState& state,
                                  [&plane, settings] { return plane.listen_on_this_host(settings); },
                              .tcp_encrypted = settings.tcp_security == "tls",
                              .tcp_sockets = static_cast<std::size_t>(settings.tcp_sockets),
+                             .tcp_checksums = settings.tcp_checksum,
                              .communicator_hash = communicator_hash(id),
                              .epoch = id.epoch,
                              .liveness_ns = state.liveness_ns(),
@@ -138,9 +139,11 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=6 transports={} algo={} proto={} slots={} reproducible={} security={} first={}",
+      "version=7 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
+      "first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
-      state_.options.reproducible, settings.tcp_security, settings.first_sequence);
+      state_.options.reproducible, settings.tcp_security, settings.tcp_checksum,
+      settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
   std::string announcement;
   for (const auto& transport : transports_) {

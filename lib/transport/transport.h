@@ -159,6 +159,7 @@ struct TransportEnvironment {
   std::function<Result<std::string>()> listen_on_this_host = {};
   bool tcp_encrypted = false;
   std::size_t tcp_sockets = 1;  // of a connection; the same at both ends
+  bool tcp_checksums = false;   // as well
   // Which communicator's bytes these are; said in every message on a wire and checked there.
   std::uint64_t communicator_hash = 0;
   std::uint32_t epoch = 0;

@@ -101,7 +101,7 @@ class Relay:
             raise ValueError(f"no such fault: {' '.join(known)}")
         self.chance = random.Random(1)
         self.waiting, self.order = [], itertools.count()  # (when, order, device, frame)
-        self.spoilt = dict.fromkeys(self.shares, 0)
+        self.spoilt = dict.fromkeys([*self.shares, "flip"], 0)
 
     def happens(self, name):
         found = self.shares[name] > 0 and self.chance.random() < self.shares[name]
@@ -117,7 +117,8 @@ class Relay:
             if self.happens("loss"):
                 continue
             if self.flipping:
-                frame = self.flipping.changed(frame)
+                passed, frame = frame, self.flipping.changed(frame)
+                self.spoilt["flip"] += frame is not passed
             for _ in range(2 if self.happens("twice") else 1):
                 self.send(target, frame, self.delay_s + self.happens("late") * 1e-3 * LATE_MS)
 

@@ -1,5 +1,6 @@
 // tcp against peers that lie, fall silent or go. For any use of the socket by the other end, this
 // one reports an error that names the rank, and neither hangs nor reads outside its slots.
+#include "lib/base/checksum.h"
 #include "lib/transport/endpoint.h"
 #include "lib/transport/slots.h"
 #include "lib/trust/address.h"
@@ -28,7 +29,8 @@ const FifoShape shape{4, 2, 4096};
 
 // A receiving end of ours, and the bare socket of whoever came with its ticket.
 struct Prey {
-  Side side{Kind::tcp4};
+  Side side;
+  explicit Prey(Kind kind = Kind::tcp4) : side(kind) {}
   std::unique_ptr<Connection> connection;
   FileDescriptor liar;
   Status status;
@@ -83,7 +85,6 @@ void meet(Prey& prey) {
 
 WireHeader good_header(std::uint64_t sequence, std::uint32_t bytes) {
   WireHeader header;
-  header.magic = wire_magic;
   header.version = wire_version;
   header.communicator_hash = 77;
   header.epoch = 3;
@@ -108,8 +109,7 @@ TEST_CASE("a header with one wrong field ends the link and says which", "[tcp]")
     void (*tell)(WireHeader&);
   };
   const Lie lie =
-      GENERATE(Lie{"magic", [](WireHeader& h) { h.magic ^= 1; }},
-               Lie{"wire version 2", [](WireHeader& h) { h.version = 2; }},
+      GENERATE(Lie{"wire version 3", [](WireHeader& h) { h.version = 3; }},
                Lie{"flags", [](WireHeader& h) { h.flags = 4; }},
                Lie{"comes in one part", [](WireHeader& h) { h.flags = wire_flag::more; }},
                Lie{"comes in one part", [](WireHeader& h) { h.offset = 8; }},
@@ -138,6 +138,53 @@ TEST_CASE("a header with one wrong field ends the link and says which", "[tcp]")
   prey.send_bytes(&second, sizeof second);
   prey.expect_error(lie.text);
   CHECK_FALSE(in.has_message());
+}
+
+TEST_CASE("with checksums no changed bit of a message is taken, without them none is expected",
+          "[tcp]") {
+  constexpr std::uint32_t bytes = 1000;
+  const bool is_checked = GENERATE(true, false);
+  const std::size_t changed_bit = GENERATE(8 * sizeof(WireHeader), 8 * sizeof(WireHeader) + 4321,
+                                           8 * (sizeof(WireHeader) + bytes) - 1);
+  Prey prey(is_checked ? Kind::tcp_checked : Kind::tcp4);
+  meet(prey);
+  std::vector<std::byte> message(sizeof(WireHeader) + bytes);
+  WireHeader header = good_header(0, bytes);
+  fill(message.data() + sizeof header, bytes, 0);
+  const auto send_message = [&] {
+    std::memcpy(message.data(), &header, sizeof header);
+    if (is_checked) {
+      Checksum sum;
+      sum.add(message);
+      header.checksum = sum.value();
+      std::memcpy(message.data(), &header, sizeof header);
+      header.checksum = 0;
+    }
+    if (header.sequence == 1) message[changed_bit / 8] ^= std::byte{1} << changed_bit % 8;
+    prey.send_bytes(message.data(), message.size());
+  };
+  send_message();
+  SlotReader in(prey.connection->fifo());
+  REQUIRE(prey.until([&] { return in.has_message(); }));
+  CHECK(is_filled(in.place(), bytes, 0));
+  in.release();
+  header = good_header(1, bytes);
+  send_message();
+  if (is_checked) {
+    prey.expect_error("the bytes of message 1 were changed on their way");
+    CHECK_FALSE(in.has_message());
+  } else {
+    CHECK(prey.until([&] { return in.has_message(); }));
+  }
+}
+
+TEST_CASE("a checksum where none is agreed is an error", "[tcp]") {
+  Prey prey;
+  meet(prey);
+  WireHeader header = good_header(0, 0);
+  header.checksum = 7;
+  prey.send_bytes(&header, sizeof header);
+  prey.expect_error("checksum");
 }
 
 TEST_CASE("random bytes never become a message", "[tcp]") {

@@ -21,6 +21,7 @@ struct RailTerms {
   std::int32_t peer = 0;
   std::int64_t liveness_ns = 0;
   bool is_one_of_several = false;
+  bool has_checksums = false;  // in the headers
   std::uint64_t first_message = 0;
   StreamSecurity security;
 };

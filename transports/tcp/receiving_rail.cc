@@ -1,5 +1,7 @@
 #include "transports/tcp/receiving_rail.h"
 
+#include "lib/base/checksum.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -76,7 +78,7 @@ Status ReceivingRail::land(InboundMessages& inbound, const WireHeader& common) {
     const std::size_t in_place = std::min(transfer.bytes, missing);
     landed_ += in_place;
     ahead_end_ += transfer.bytes - in_place;
-    take_if_whole(inbound);
+    GYRE_TRY(take_if_whole(inbound));
     // The kernel has no more; another call would only say so.
     if (transfer.bytes < asked) return use_ahead(inbound, common);
   }
@@ -97,7 +99,7 @@ Status ReceivingRail::use_ahead(InboundMessages& inbound, const WireHeader& comm
     std::memcpy(place_ + landed_, ahead_.data() + ahead_begin_, part);
     landed_ += part;
     ahead_begin_ += part;
-    take_if_whole(inbound);
+    GYRE_TRY(take_if_whole(inbound));
     if (has_header_) return {};
   }
   return {};
@@ -125,10 +127,29 @@ ExpectedMessage ReceivingRail::expected_message(const InboundMessages& inbound) 
   return {is_ahead ? least_ : inbound.next(), false};
 }
 
-void ReceivingRail::take_if_whole(InboundMessages& inbound) {
-  if (!has_header_ || landed_ < header_.bytes) return;
+Status ReceivingRail::take_if_whole(InboundMessages& inbound) {
+  if (!has_header_ || landed_ < header_.bytes) return {};
+  GYRE_TRY(check_sum());
   inbound.take(header_);
   has_header_ = false;
+  return {};
+}
+
+Status ReceivingRail::check_sum() const {
+  std::uint32_t expected = 0;
+  if (terms_.has_checksums) {
+    WireHeader header = header_;
+    header.checksum = 0;
+    Checksum sum;
+    sum.add(std::as_bytes(std::span(&header, 1)));
+    sum.add({place_, header_.bytes});
+    expected = sum.value();
+  }
+  if (header_.checksum == expected) return {};
+  return Status(Code::RemoteError,
+                fmt::format("the bytes of message {} were changed on their way: its checksum is "
+                            "{:08x}, and theirs {:08x}",
+                            header_.sequence, header_.checksum, expected));
 }
 
 Status ReceivingRail::note_closing() {

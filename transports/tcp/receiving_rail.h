@@ -55,7 +55,8 @@ class ReceivingRail {
   // Makes messages of what was read ahead, as far as it goes and there is room.
   Status use_ahead(InboundMessages& inbound, const WireHeader& common);
   Status take_header(const InboundMessages& inbound, const WireHeader& common);
-  void take_if_whole(InboundMessages& inbound);
+  Status take_if_whole(InboundMessages& inbound);
+  Status check_sum() const;
   // For the message at hand, or for the next one of any rail.
   bool has_room(InboundMessages& inbound) const {
     return inbound.has_room(has_header_ ? header_.sequence : inbound.next());

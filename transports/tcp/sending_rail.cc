@@ -1,5 +1,6 @@
 #include "transports/tcp/sending_rail.h"
 
+#include "lib/base/checksum.h"
 #include "lib/base/descriptor_mark.h"
 #include "lib/base/log.h"
 #include "transports/tcp/socket.h"
@@ -15,9 +16,9 @@
 namespace gyre::transport {
 namespace {
 
-// What is said of a message in its header.
-WireHeader header_of(const FifoView& fifo, const WireHeader& common, std::uint64_t index,
-                     const SlotHeader& note) {
+// Where a message belongs.
+WireHeader placed_header(const FifoView& fifo, const WireHeader& common, std::uint64_t index,
+                         const SlotHeader& note) {
   WireHeader header = common;
   header.sequence = index;
   header.signature = note.flag;
@@ -150,22 +151,48 @@ Result<std::size_t> SendingRail::gather(const FifoView& fifo, const WireHeader& 
     if (!note_fits(note, fifo.shape))
       return internal_error(fmt::format("message {} of {} bytes over tcp", index, note.bytes));
     PackedMessage& packed = packed_[index % max_batch];
-    packed.header = header_of(fifo, common, index, note);
-    packed.header.offset = run_.offset;
-    packed.header.bytes = bytes_of(note);
-    if (run_.offset + bytes_of(note) < note.bytes) packed.header.flags |= wire_flag::more;
+    const std::uint32_t checksum = packed.header.checksum;
+    packed.header = header_of(fifo, common, index);
+    if (terms_.has_checksums && index != summed_end_) {
+      packed.header.checksum = checksum;
+    } else if (terms_.has_checksums) {
+      packed.header.checksum = checksum_of(fifo, index, packed.header);
+      ++summed_end_;
+    }
     if (note.delivery != DeliveryMode::staged) {
       add(&packed.header, sizeof packed.header);
       add_lent(lent_parts(fifo, index), run_.offset, bytes_of(note), add);
-    } else if (note.bytes <= packed.payload.size()) {
-      std::memcpy(packed.payload.data(), fifo.slot(index), note.bytes);
-      add(&packed, sizeof packed.header + note.bytes);
+    } else if (bytes_of(note) <= packed.payload.size()) {
+      std::memcpy(packed.payload.data(), fifo.slot(index) + run_.offset, bytes_of(note));
+      add(&packed, sizeof packed.header + bytes_of(note));
     } else {
       add(&packed.header, sizeof packed.header);
       add(fifo.slot(index) + run_.offset, bytes_of(note));
     }
   }
   return count;
+}
+
+WireHeader SendingRail::header_of(const FifoView& fifo, const WireHeader& common,
+                                  std::uint64_t index) const {
+  const SlotHeader& note = fifo.note(index);
+  WireHeader header = placed_header(fifo, common, index, note);
+  header.offset = run_.offset;
+  header.bytes = bytes_of(note);
+  if (run_.offset + bytes_of(note) < note.bytes) header.flags |= wire_flag::more;
+  return header;
+}
+
+std::uint32_t SendingRail::checksum_of(const FifoView& fifo, std::uint64_t index,
+                                       const WireHeader& header) const {
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(&header, 1)));
+  const auto add = [&](const std::byte* data, std::size_t bytes) { sum.add({data, bytes}); };
+  if (fifo.note(index).delivery == DeliveryMode::staged)
+    add(fifo.slot(index) + header.offset, header.bytes);
+  else
+    add_lent(lent_parts(fifo, index), header.offset, header.bytes, add);
+  return sum.value();
 }
 
 void SendingRail::account(const FifoView& fifo, std::size_t bytes) {

@@ -106,7 +106,12 @@ class TcpTransport final : public Transport {
   std::size_t rail_count() const { return environment_.tcp_sockets; }
   RailTerms terms_for(const LinkKey& key, const FifoShape& shape,
                       const StreamSecurity& security) const {
-    return {key.peer, environment_.liveness_ns, rail_count() > 1, shape.first, security};
+    return {.peer = key.peer,
+            .liveness_ns = environment_.liveness_ns,
+            .is_one_of_several = rail_count() > 1,
+            .has_checksums = environment_.tcp_checksums,
+            .first_message = shape.first,
+            .security = security};
   }
   // A socket alone is for whichever address answers. Of several, each has one: it is an error if
   // that does not answer, as the others would be slower than they are meant to be.

@@ -12,7 +12,6 @@ constexpr std::uint64_t max_messages_ahead = std::uint64_t{1} << 40;
 
 WireHeader common_header(const LinkKey& key, const TransportEnvironment& environment) {
   WireHeader header;
-  header.magic = wire_magic;
   header.version = wire_version;
   header.traffic = key.traffic;
   header.communicator_hash = environment.communicator_hash;
@@ -23,7 +22,6 @@ WireHeader common_header(const LinkKey& key, const TransportEnvironment& environ
 
 std::string wire_fault(const WireHeader& header, const WireHeader& common,
                        const ExpectedMessage& expected, std::uint64_t max_bytes) {
-  if (header.magic != common.magic) return fmt::format("magic {:#x}", header.magic);
   if (header.version != common.version)
     return fmt::format("wire version {}; here it is {}", header.version, common.version);
   if (header.communicator_hash != common.communicator_hash || header.epoch != common.epoch)

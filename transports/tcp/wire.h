@@ -1,5 +1,5 @@
 // The header before each message on a tcp connection, or before a part of one, little-endian, and
-// the conditions for accepting one. Version 3. A change of layout or meaning is a new version.
+// the conditions for accepting one. Version 4. A change of layout or meaning is a new version.
 #pragma once
 
 #include "lib/base/settings.h"
@@ -14,7 +14,8 @@
 namespace gyre::transport {
 
 struct WireHeader {
-  std::uint32_t magic = 0;
+  // Where GYRE_TCP_CHECKSUM is set: of this header, with 0 in this place, and of what follows.
+  std::uint32_t checksum = 0;
   std::uint16_t version = 0;
   TrafficClass traffic{};
   std::uint8_t flags = 0;  // wire_flag
@@ -33,8 +34,7 @@ static_assert(sizeof(WireHeader) == 64 && alignof(WireHeader) == 8);
 static_assert(std::has_unique_object_representations_v<WireHeader>, "no padding on the wire");
 static_assert(std::endian::native == std::endian::little, "written in memory order");
 
-inline constexpr std::uint32_t wire_magic = 0x31575947;  // "GYW1" in memory
-inline constexpr std::uint16_t wire_version = 3;
+inline constexpr std::uint16_t wire_version = 4;
 
 // Sockets of a connection.
 inline constexpr std::size_t max_rails = Settings::max_tcp_sockets;
@@ -53,7 +53,8 @@ struct ExpectedMessage {
   std::uint64_t first = 0;
   bool is_exact = true;  // else a later one is right as well
 };
-// What is wrong with a header, against this link's common one; empty if nothing is.
+// What is wrong with a header, against this link's common one; empty if nothing is. Its checksum
+// can be compared when the payload is there.
 std::string wire_fault(const WireHeader& header, const WireHeader& common,
                        const ExpectedMessage& expected, std::uint64_t max_bytes);
 

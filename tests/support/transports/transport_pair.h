@@ -21,7 +21,7 @@
 namespace gyre::tests {
 
 // A transport, and between which ends; transport_pair.cc has a row for each.
-// `tcp_rails` has three sockets for each connection.
+// `tcp_rails` has three sockets for each connection and checksums, `tcp_checked` one and checksums.
 // `rdma` is over the fake of pair_verbs.h, `rdma_device` over this machine's devices.
 // `ucx` is over the fake of pair_ucp.h, `ucx_shm` and `ucx_tcp` are by this machine's UCX.
 // `plugin` is over docs/examples/unix_transport.c.
@@ -35,6 +35,7 @@ enum class Kind {
   tcp6,
   tcp_tls,
   tcp_rails,
+  tcp_checked,
   ucx,
   ucx_shm,
   ucx_tcp,
