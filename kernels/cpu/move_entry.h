@@ -45,9 +45,13 @@ void copy_bytes(const MoveOperands& move, std::uint64_t bytes) {
   group.sources = move.sources;
   group.source_count = 1;
   group.targets = targets;
+  const bool by_string = bytes >= min_string_bytes && copies_by_string;
   for (std::uint32_t t = 0; t < move.target_count; ++t) {
-    if (move.targets[t] != move.sources[0]) {
-      group.streamed |= (t < 32 ? move.streamed >> t & 1 : 0) << group.target_count;
+    const bool is_streamed = t < 32 && (move.streamed >> t & 1) != 0;
+    if (move.targets[t] != move.sources[0] && by_string && !is_streamed) {
+      copy_string(move.targets[t], move.sources[0], bytes);
+    } else if (move.targets[t] != move.sources[0]) {
+      group.streamed |= static_cast<std::uint32_t>(is_streamed) << group.target_count;
       targets[group.target_count++] = move.targets[t];
     }
     const bool full = group.target_count == group_targets || t + 1 == move.target_count;
