@@ -70,9 +70,11 @@ void copy_move(const MoveOperands& move);
 void copy_move(const MoveOperands& move, InstructionSet set);
 // The same from one place to one other; streamed: past the cache.
 void copy_move(const void* source, void* target, std::uint64_t bytes, bool streamed = false);
-// A result of so many bytes is written past the cache, as it would push out everything else: it is
-// several times a core's second level. Measured with two processes on a Zen 3 with 512 KiB of that:
-// all calls of 4 and 8 MiB take 0.65 to 0.9 of the time, those of 1 and 2 MiB up to 1.5 times.
-inline constexpr std::uint64_t min_streamed_bytes = 4 << 20;
+// A result of so many bytes is written past the cache, as it would push out everything else.
+// 4 MiB, measured with two processes on a Zen 3: all calls of 4 and 8 MiB take 0.65 to 0.9 of the
+// time then, those of 1 and 2 MiB up to 1.5 times. 16 MiB where copies are by string, measured on a
+// Zen 5: past the cache, calls of 4 and 8 MiB take 1.0 to 2.6 times as long, and those of 16 and
+// 32 MiB 0.8 to 1.07 times.
+std::uint64_t min_streamed_bytes();
 
 }  // namespace gyre::kernels

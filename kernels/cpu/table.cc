@@ -111,6 +111,10 @@ const Tables& tables() {
 
 bool copies_by_string = likes_string_copies();
 
+std::uint64_t min_streamed_bytes() {
+  return copies_by_string ? std::uint64_t{16} << 20 : std::uint64_t{4} << 20;
+}
+
 InstructionSet best_instruction_set() { return tables().best; }
 
 const char* instruction_set_name(InstructionSet set) {

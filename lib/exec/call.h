@@ -37,7 +37,7 @@ struct BoundPlan {
 };
 
 // Whether an output of so many bytes leaves past the cache.
-constexpr bool is_streamed(std::uint64_t bytes) { return bytes >= kernels::min_streamed_bytes; }
+inline bool is_streamed(std::uint64_t bytes) { return bytes >= kernels::min_streamed_bytes(); }
 
 struct Call {
   plan::Geometry geometry;
