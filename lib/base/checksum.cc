@@ -4,6 +4,7 @@
 #include <cstring>
 
 #if defined(__aarch64__)
+#include <arm_acle.h>
 #include <sys/auxv.h>
 #endif
 
@@ -64,29 +65,31 @@ std::uint32_t add_by_table(std::uint32_t crc, std::span<const std::byte> bytes) 
 #if defined(__x86_64__)
 #define GYRE_CRC_TARGET __attribute__((target("sse4.2")))
 bool has_instruction() { return __builtin_cpu_supports("sse4.2") != 0; }
-GYRE_CRC_TARGET inline std::uint32_t add_word(std::uint32_t crc, const std::byte* bytes) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, bytes, sizeof word);
+GYRE_CRC_TARGET inline std::uint32_t add_word(std::uint32_t crc, std::uint64_t word) {
   return static_cast<std::uint32_t>(__builtin_ia32_crc32di(crc, word));
 }
 #elif defined(__aarch64__)
 #define GYRE_CRC_TARGET __attribute__((target("+crc")))
 bool has_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
-GYRE_CRC_TARGET inline std::uint32_t add_word(std::uint32_t crc, const std::byte* bytes) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, bytes, sizeof word);
-  return __builtin_aarch64_crc32cx(crc, word);
+GYRE_CRC_TARGET inline std::uint32_t add_word(std::uint32_t crc, std::uint64_t word) {
+  return __crc32cd(crc, word);
 }
 #endif
 
 #ifdef GYRE_CRC_TARGET
+inline std::uint64_t word_at(const std::byte* bytes) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
 GYRE_CRC_TARGET std::uint32_t add_block(std::uint32_t crc, const std::byte* bytes) {
   std::uint32_t second = 0, third = 0, fourth = 0;
   for (const std::byte* const end = bytes + lane_bytes; bytes != end; bytes += word_bytes) {
-    crc = add_word(crc, bytes);
-    second = add_word(second, bytes + lane_bytes);
-    third = add_word(third, bytes + 2 * lane_bytes);
-    fourth = add_word(fourth, bytes + 3 * lane_bytes);
+    crc = add_word(crc, word_at(bytes));
+    second = add_word(second, word_at(bytes + lane_bytes));
+    third = add_word(third, word_at(bytes + 2 * lane_bytes));
+    fourth = add_word(fourth, word_at(bytes + 3 * lane_bytes));
   }
   return shift_lane(shift_lane(shift_lane(crc) ^ second) ^ third) ^ fourth;
 }
@@ -96,7 +99,7 @@ GYRE_CRC_TARGET std::uint32_t add_by_instruction(std::uint32_t crc,
   for (; bytes.size() >= block_bytes; bytes = bytes.subspan(block_bytes))
     crc = add_block(crc, bytes.data());
   for (; bytes.size() >= word_bytes; bytes = bytes.subspan(word_bytes))
-    crc = add_word(crc, bytes.data());
+    crc = add_word(crc, word_at(bytes.data()));
   return add_by_table(crc, bytes);
 }
 #endif

@@ -1,7 +1,5 @@
 #include "transports/tcp/receiving_rail.h"
 
-#include "lib/base/checksum.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -138,10 +136,7 @@ Status ReceivingRail::take_if_whole(InboundMessages& inbound) {
 Status ReceivingRail::check_sum() const {
   std::uint32_t expected = 0;
   if (terms_.has_checksums) {
-    WireHeader header = header_;
-    header.checksum = 0;
-    Checksum sum;
-    sum.add(std::as_bytes(std::span(&header, 1)));
+    Checksum sum = begin_checksum(header_);
     sum.add({place_, header_.bytes});
     expected = sum.value();
   }

@@ -1,6 +1,5 @@
 #include "transports/tcp/sending_rail.h"
 
-#include "lib/base/checksum.h"
 #include "lib/base/descriptor_mark.h"
 #include "lib/base/log.h"
 #include "transports/tcp/socket.h"
@@ -16,7 +15,7 @@
 namespace gyre::transport {
 namespace {
 
-// Where a message belongs.
+// Which message it is, and where it belongs.
 WireHeader placed_header(const FifoView& fifo, const WireHeader& common, std::uint64_t index,
                          const SlotHeader& note) {
   WireHeader header = common;
@@ -36,9 +35,13 @@ WireHeader placed_header(const FifoView& fifo, const WireHeader& common, std::ui
   return header;
 }
 
-// `bytes` from `offset` on of a message that lies in parts.
+// `bytes` from `offset` on of a message's payload: in its slot, or in lent parts.
 template <typename Add>
-void add_lent(const LentParts& lent, std::uint64_t offset, std::uint64_t bytes, const Add& add) {
+void add_payload(const FifoView& fifo, std::uint64_t index, std::uint64_t offset,
+                 std::uint64_t bytes, const Add& add) {
+  if (fifo.note(index).delivery == DeliveryMode::staged)
+    return add(fifo.slot(index) + offset, bytes);
+  const LentParts& lent = lent_parts(fifo, index);
   for (const LentPart& part : std::span(lent.parts).first(lent.count)) {
     const std::uint64_t skipped = std::min(offset, part.bytes);
     const std::uint64_t taken = std::min(bytes, part.bytes - skipped);
@@ -151,24 +154,16 @@ Result<std::size_t> SendingRail::gather(const FifoView& fifo, const WireHeader& 
     if (!note_fits(note, fifo.shape))
       return internal_error(fmt::format("message {} of {} bytes over tcp", index, note.bytes));
     PackedMessage& packed = packed_[index % max_batch];
-    const std::uint32_t checksum = packed.header.checksum;
-    packed.header = header_of(fifo, common, index);
-    if (terms_.has_checksums && index != summed_end_) {
-      packed.header.checksum = checksum;
-    } else if (terms_.has_checksums) {
-      packed.header.checksum = checksum_of(fifo, index, packed.header);
-      ++summed_end_;
+    const bool is_packed =
+        note.delivery == DeliveryMode::staged && bytes_of(note) <= packed.payload.size();
+    if (index == packed_end_) {
+      packed.header = header_of(fifo, common, index);
+      if (is_packed)
+        std::memcpy(packed.payload.data(), fifo.slot(index) + run_.offset, bytes_of(note));
+      ++packed_end_;
     }
-    if (note.delivery != DeliveryMode::staged) {
-      add(&packed.header, sizeof packed.header);
-      add_lent(lent_parts(fifo, index), run_.offset, bytes_of(note), add);
-    } else if (bytes_of(note) <= packed.payload.size()) {
-      std::memcpy(packed.payload.data(), fifo.slot(index) + run_.offset, bytes_of(note));
-      add(&packed, sizeof packed.header + bytes_of(note));
-    } else {
-      add(&packed.header, sizeof packed.header);
-      add(fifo.slot(index) + run_.offset, bytes_of(note));
-    }
+    add(&packed, sizeof packed.header + (is_packed ? bytes_of(note) : 0));
+    if (!is_packed) add_payload(fifo, index, run_.offset, bytes_of(note), add);
   }
   return count;
 }
@@ -180,19 +175,14 @@ WireHeader SendingRail::header_of(const FifoView& fifo, const WireHeader& common
   header.offset = run_.offset;
   header.bytes = bytes_of(note);
   if (run_.offset + bytes_of(note) < note.bytes) header.flags |= wire_flag::more;
+  if (!terms_.has_checksums) return header;
+  Checksum sum = begin_checksum(header);
+  add_payload(fifo, index, header.offset, header.bytes,
+              [&](const std::byte* data, std::size_t bytes) {
+                sum.add({data, bytes});
+              });
+  header.checksum = sum.value();
   return header;
-}
-
-std::uint32_t SendingRail::checksum_of(const FifoView& fifo, std::uint64_t index,
-                                       const WireHeader& header) const {
-  Checksum sum;
-  sum.add(std::as_bytes(std::span(&header, 1)));
-  const auto add = [&](const std::byte* data, std::size_t bytes) { sum.add({data, bytes}); };
-  if (fifo.note(index).delivery == DeliveryMode::staged)
-    add(fifo.slot(index) + header.offset, header.bytes);
-  else
-    add_lent(lent_parts(fifo, index), header.offset, header.bytes, add);
-  return sum.value();
 }
 
 void SendingRail::account(const FifoView& fifo, std::size_t bytes) {

@@ -47,7 +47,7 @@ class SendingRail {
   bool is_free() const { return run_.first == run_.end; }
   void take(const MessageRun& run) {
     run_ = run;
-    summed_end_ = run.first;
+    packed_end_ = run.first;
   }
   // The first that the kernel has not taken whole; any number if it is free.
   std::uint64_t first() const { return run_.first; }
@@ -72,8 +72,6 @@ class SendingRail {
   // Describes what has not left, from the first byte on; the number of parts and their bytes.
   Result<std::size_t> gather(const FifoView& fifo, const WireHeader& common, std::size_t* bytes);
   WireHeader header_of(const FifoView& fifo, const WireHeader& common, std::uint64_t index) const;
-  std::uint32_t checksum_of(const FifoView& fifo, std::uint64_t index,
-                            const WireHeader& header) const;
   void account(const FifoView& fifo, std::size_t bytes);
   // Of a message, the bytes that this run has.
   std::uint32_t bytes_of(const SlotHeader& note) const {
@@ -89,7 +87,7 @@ class SendingRail {
   std::unique_ptr<ByteStream> stream_;
   std::string address_ = "not connected";
   MessageRun run_;
-  std::uint64_t summed_end_ = 0;   // of the run's messages, those before it have their checksum
+  std::uint64_t packed_end_ = 0;   // of the run's messages, those before it are in packed_
   std::size_t sent_of_first_ = 0;  // bytes of the first, header included, that the kernel has
   // A header, and behind it its payload if that is short: one part of the vector then.
   struct PackedMessage {

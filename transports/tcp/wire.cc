@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <span>
+
 namespace gyre::transport {
 namespace {
 
@@ -18,6 +20,13 @@ WireHeader common_header(const LinkKey& key, const TransportEnvironment& environ
   header.epoch = environment.epoch;
   header.channel = key.channel;
   return header;
+}
+
+Checksum begin_checksum(WireHeader header) {
+  header.checksum = 0;
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(&header, 1)));
+  return sum;
 }
 
 std::string wire_fault(const WireHeader& header, const WireHeader& common,

@@ -2,6 +2,7 @@
 // the conditions for accepting one. Version 4. A change of layout or meaning is a new version.
 #pragma once
 
+#include "lib/base/checksum.h"
 #include "lib/base/settings.h"
 #include "lib/transport/transport.h"
 
@@ -48,6 +49,8 @@ inline constexpr std::uint8_t more = 2;
 
 // All that a link's headers share; the rest is each message's own.
 WireHeader common_header(const LinkKey& key, const TransportEnvironment& environment);
+// Of a header, with 0 for its own checksum. What follows it is to be added.
+Checksum begin_checksum(WireHeader header);
 // The number of the next message on a socket.
 struct ExpectedMessage {
   std::uint64_t first = 0;
