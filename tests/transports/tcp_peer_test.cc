@@ -154,7 +154,7 @@ TEST_CASE("with checksums no changed bit of a message is taken, without them non
   const auto send_message = [&] {
     std::memcpy(message.data(), &header, sizeof header);
     if (is_checked) {
-      Checksum sum;
+      Checksum sum;  // not begin_checksum: by the layout alone
       sum.add(message);
       header.checksum = sum.value();
       std::memcpy(message.data(), &header, sizeof header);
