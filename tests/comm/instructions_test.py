@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Counts the instructions of small calls on a rank, by valgrind, and holds them to their limits.
 The other rank runs beside it at full speed. Its messages are there, so that hardly anything is
-polled: each count is the least of several windows.
+polled: each count is the least of several windows. A busy machine can keep the other rank waiting
+in every window. That only adds to a count, so a count over its limit is taken again.
 
 usage: instructions_test.py GYRE PROGRAM ROOM
   ROOM  factor on each limit, for what compilers make of the code (1: g++ 12)
 """
 import glob
+import math
 import os
 import shutil
 import subprocess
@@ -14,7 +16,8 @@ import sys
 import tempfile
 
 SKIPPED = 77
-PATIENCE_S = 100
+PATIENCE_S = 50
+MAX_LAUNCHES = 5
 
 # Of one call of 8 bytes, on one of two ranks of a host. The loop around it is counted, too. A group
 # is four calls, with a send and a receive; in turn are an all-reduce, a barrier and a broadcast.
@@ -47,22 +50,36 @@ exec valgrind --tool=callgrind --quiet --toggle-collect=counted_window \\
     return [(name, int(windows), int(calls)) for name, windows, calls in lines], totals
 
 
+def least_counts(gyre, program):
+    """For each kind of call: the instructions of one call, in the window that has the fewest."""
+    least = {}
+    with tempfile.TemporaryDirectory() as folder:
+        kinds, totals = count(gyre, program, folder)
+    for name, windows, calls in kinds:
+        mine, totals = totals[:windows], totals[windows:]
+        least[name] = min(mine) / calls
+    return least
+
+
 def main():
     gyre, program, room = sys.argv[1], sys.argv[2], float(sys.argv[3])
     if shutil.which("valgrind") is None:
         print("skipped: it counts by valgrind, which is not installed")
         return SKIPPED
-    with tempfile.TemporaryDirectory() as folder:
-        kinds, totals = count(gyre, program, folder)
-    failed = sorted(kind for kind, _, _ in kinds) != sorted(LIMITS)
-    for name, windows, calls in kinds:
-        mine, totals = totals[:windows], totals[windows:]
-        least = min(mine) / calls
-        limit = LIMITS[name] * room
-        verdict = "ok" if least <= limit else f"more than {limit:.0f}"
-        failed |= least > limit
-        print(f"{name:12} {least:7.1f} instructions: {verdict}")
-    return 1 if failed else 0
+    limits = {name: limit * room for name, limit in LIMITS.items()}
+    least = dict.fromkeys(limits, math.inf)
+    for launch in range(1, MAX_LAUNCHES + 1):
+        counts = least_counts(gyre, program)
+        assert counts.keys() == limits.keys(), f"limits and kinds of calls differ: {list(counts)}"
+        least = {name: min(least[name], counts[name]) for name in limits}
+        over = [name for name in limits if least[name] > limits[name]]
+        print(f"launch {launch}: over their limits: {', '.join(over) or 'none'}")
+        if not over:
+            break
+    for name, limit in limits.items():
+        verdict = f"more than {limit:.0f}" if name in over else "ok"
+        print(f"{name:12} {least[name]:7.1f} instructions: {verdict}")
+    return 1 if over else 0
 
 
 if __name__ == "__main__":

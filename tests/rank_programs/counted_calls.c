@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { windows = 8, calls = 50 };
+enum { windows = 20, calls = 20 };
 
 static gyreComm_t comm;
 static int rank;
