@@ -61,6 +61,8 @@ void WaitSet::clear() {
 }
 
 void WaitSet::sleep(std::int64_t max_ns) {
+  const auto has_changed = [](const Word& one) { return one.word->load() != one.seen; };
+  if (std::ranges::any_of(words_, has_changed)) return;
   // Both kinds at once cannot be slept on; descriptors win with a shorter nap.
   if (!descriptors_.empty()) {
     const timespec limit = to_timespec(words_.empty() ? max_ns : std::min(max_ns, ns_per_ms / 5));

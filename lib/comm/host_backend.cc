@@ -31,6 +31,11 @@ constexpr transport::FifoShape default_shape = {
 // calls of 512 KiB and more took 0.75 to 0.89 times as long as with 128
 // (bench/results/settings.jsonl).
 constexpr std::uint64_t socket_slot_bytes = 512 << 10;
+// Of UCX alone: about as many bytes, in messages that are one packet of UCX over TCP each. The first
+// is taken while the others come: sends of 1 MiB took 0.8 times as long, with two ranks over
+// loopback.
+constexpr std::uint32_t ucx_slot_count = 8;
+constexpr std::uint64_t ucx_slot_bytes = 63 << 10;
 
 transport::FifoShape shape_of(const Settings& settings) {
   transport::FifoShape shape = default_shape;
@@ -198,9 +203,14 @@ Result<bool> HostBackend::settle() {
 // All ranks have the same settings and levels.
 void HostBackend::settle_shape() {
   transport::FifoShape shape = fifo_shape();
+  const bool is_set = state_.options.settings.slot_bytes > 0;
+  if (tuning_.uses_alone(topology::Medium::ucx) && !is_set) {
+    shape.slot_count = ucx_slot_count;
+    shape.slot_bytes = ucx_slot_bytes;
+  }
   tuning_.slot_bytes = shape.slot_bytes;
   tuning_.line_count = shape.line_count;
-  if (tuning_.uses_sockets_alone() && state_.options.settings.slot_bytes == 0)
+  if (tuning_.uses_alone(topology::Medium::sockets) && !is_set)
     shape.slot_bytes = tuning_.lent_bytes = socket_slot_bytes;
   links_->use_shape(shape);
 }

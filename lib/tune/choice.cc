@@ -93,9 +93,9 @@ bool TuningInputs::may_carry() const {
   return widest == topology::Medium::verbs || widest == topology::Medium::sockets;
 }
 
-bool TuningInputs::uses_sockets_alone() const {
-  return !device && !levels.empty() && std::ranges::all_of(levels, [](const Level& level) {
-    return level.ranks == 1 || level.medium == topology::Medium::sockets;
+bool TuningInputs::uses_alone(topology::Medium medium) const {
+  return !device && !levels.empty() && std::ranges::all_of(levels, [&](const Level& level) {
+    return level.ranks == 1 || level.medium == medium;
   });
 }
 

@@ -33,7 +33,7 @@ struct TuningInputs {
   // It does not, but wires may reach the host's memory between any two (transport::Carrier).
   bool may_carry() const;
   // No two of them share memory, and all use TCP.
-  bool uses_sockets_alone() const;
+  bool uses_alone(topology::Medium medium) const;
   // Several hosts with as many ranks on each, and more than one.
   bool has_equal_hosts() const;
 };

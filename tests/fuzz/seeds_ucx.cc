@@ -38,9 +38,18 @@ class Talk {
     script_.number(static_cast<std::uint8_t>(has_joined));
   }
   Talk& say(Said kind, std::uint64_t number, std::size_t bytes = 0, bool promised = false) {
+    return say_part(kind, number, 0, bytes, kind == Said::message ? bytes : 0, promised);
+  }
+  Talk& say_part(Said kind, std::uint64_t number, std::size_t offset, std::size_t bytes,
+                 std::size_t whole, bool promised = false) {
     script_.number(std::uint8_t{0}).number(static_cast<std::uint8_t>(kind)).number(number);
+    script_.number(static_cast<std::uint32_t>(offset)).number(static_cast<std::uint32_t>(whole));
     script_.number(static_cast<std::uint8_t>(promised)).block(Bytes(bytes, 0x5a));
     return *this;
+  }
+  Talk& part(std::uint64_t number, std::size_t offset, std::size_t bytes, std::size_t whole,
+             bool promised = false) {
+    return say_part(Said::message, number, offset, bytes, whole, promised);
   }
   Talk& raw(const Bytes& header) {
     script_.number(std::uint8_t{1}).block(header);
@@ -74,7 +83,18 @@ void add_talks(Seeds& seeds) {
                           .say(Said::message, 5, 256)
                           .say(Said::message, 0, 300)
                           .go(9));
-  add("long_beyond_slots", Talk(to_receiver, true).say(Said::message, 2, 300));
+  add("parts", Talk(to_receiver, true)
+                   .part(0, 256, 44, 300)
+                   .part(1, 0, 64, 100)
+                   .part(0, 0, 256, 300)
+                   .part(1, 64, 36, 100)
+                   .go(2));
+  add("part_twice", Talk(to_receiver, true).part(0, 0, 128, 300).part(0, 64, 200, 300));
+  add("part_of_another", Talk(to_receiver, true).part(0, 0, 128, 300).part(0, 128, 64, 301));
+  add("part_without_bytes", Talk(to_receiver, true).part(0, 0, 100, 300).part(0, 100, 0, 300));
+  add("part_beyond", Talk(to_receiver, true).part(0, 256, 64, 300));
+  add("part_promised", Talk(to_receiver, true).part(0, 0, 64, 300, true));
+  add("long_beyond_slots", Talk(to_receiver, true).say(Said::message, 2, 9000));
   add("promise_beyond_slots", Talk(to_receiver, true).say(Said::message, 2, 1, true));
   add("message_too_long", Talk(to_receiver, true).say(Said::message, 0, 513));
   add("message_twice", Talk(to_receiver, true).say(Said::message, 1).say(Said::message, 1));

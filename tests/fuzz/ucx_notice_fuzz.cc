@@ -1,6 +1,7 @@
 // What ucx peers say: places, hellos, and notices in any order, to either end, over a fake. Input:
 // u8 which of these. Then the bytes of a place or a hello; or steps: u8 kind and
-//   0: u8 notice, u64 number, u8 whether its bytes are promised, block: a notice for the end
+//   0: u8 notice, u64 number, u32 offset, u32 bytes of the whole message, u8 whether its bytes are
+//      promised, block: a notice for the end
 //   1: block: the header of a message for nobody in particular
 //   2: u8 messages that the receiving rank takes, or the sending rank commits
 #include "lib/transport/mapped.h"
@@ -44,8 +45,10 @@ void run_steps(fuzz::Input& input, tests::UcxStranger& peer, Connection& end, co
     if (kind == 0) {
       const auto said = static_cast<UcpNoticeKind>(input.take<std::uint8_t>() % ucp_notice_kinds);
       UcpNotice notice = peer.notice(said, input.take<std::uint64_t>());
+      notice.offset = input.take<std::uint32_t>();
+      notice.whole = input.take<std::uint32_t>();
       const bool is_promised = input.take_flag();
-      peer.send(notice, input.take_vector(), is_promised);
+      peer.send_as_is(notice, input.take_vector(), is_promised);
     } else if (kind == 1) {
       peer.send_raw(input.take_block());
     } else {

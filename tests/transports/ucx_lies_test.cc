@@ -74,7 +74,14 @@ TEST_CASE("a sender that lies is an error, and nothing is written", "[ucx]") {
     bool has_joined = true;
   };
   using Said = UcpNoticeKind;
-  const std::vector<std::uint8_t> some(300, 1), many((128 << 10) + 1, 1);
+  const std::vector<std::uint8_t> some(9000, 1), many((128 << 10) + 1, 1);
+  const auto part = [](UcxStranger& one, std::uint32_t offset, std::uint32_t bytes,
+                       std::uint32_t whole, bool promised = false) {
+    UcpNotice notice = one.notice(UcpNoticeKind::message);
+    notice.offset = offset;
+    notice.whole = whole;
+    one.send_as_is(notice, std::vector<std::uint8_t>(bytes, 1), promised);
+  };
   const Lie lie = GENERATE_COPY(
       Lie{"message 0 came in place of 0",
           [](UcxStranger& one) { one.send(one.notice(Said::message)); }, false},
@@ -93,6 +100,24 @@ TEST_CASE("a sender that lies is an error, and nothing is written", "[ucx]") {
             one.send(one.notice(Said::message, 3));
             one.send(one.notice(Said::message, 3));
           }},
+      Lie{"message 0 came twice",
+          [=](UcxStranger& one) {
+            part(one, 0, 4096, 9000);
+            part(one, 0, 4905, 9000);
+          }},
+      Lie{"message 0 came twice, and differs",
+          [=](UcxStranger& one) {
+            part(one, 0, 4096, 9000);
+            part(one, 4096, 2048, 9001);
+          }},
+      Lie{"4096 bytes at 8192 are no part of a message of 9000 bytes",
+          [=](UcxStranger& one) { part(one, 8192, 4096, 9000); }},
+      Lie{"0 bytes at 0 are no part of a message of 9000 bytes",
+          [=](UcxStranger& one) { part(one, 0, 0, 9000); }},
+      Lie{"8 bytes at 4294967288 are no part of a message of 9000 bytes",
+          [=](UcxStranger& one) { part(one, ~7U, 8, 9000); }},
+      Lie{"4096 bytes at 0 are no part of a message of 9000 bytes",
+          [=](UcxStranger& one) { part(one, 0, 4096, 9000, true); }},
       Lie{"message 5 is short, and did not come whole",
           [](UcxStranger& one) { one.send(one.notice(Said::message, 5), {1}, true); }},
       Lie{"a notice that is not ours",

@@ -5,6 +5,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
 #include "tests/support/transports/ucx_network.h"
+#include "tests/support/transports/ucx_stranger.h"
 #include "transports/ucx/ucx.h"
 
 #include <fmt/core.h>
@@ -206,8 +207,8 @@ TEST_CASE("long messages fill the slots, and short ones go beyond", "[ucx]") {
     for (int i = 0; i < expected; ++i) CHECK(pair.arrives(bytes, static_cast<std::uint64_t>(i)));
   };
   check(128 << 10, 4);
-  check(257, 4);
-  check(256, 64);
+  check((8 << 10) + 65, 4);
+  check((8 << 10) + 64, 64);
   check(0, 64);
 }
 
@@ -226,7 +227,8 @@ TEST_CASE("short messages need one credit for many, long ones one for two", "[uc
   };
   // Each 16 KiB are a burst, with a notice behind it.
   CHECK(notices_for(8) == 320 + 320 / 32);
-  CHECK(notices_for(257) == 320 + 320 / 2 + 320 * (257 + 32) / (16 << 10));
+  CHECK(notices_for(8000) == 320 + 320 / 32 + 320 / 3);
+  CHECK(notices_for(9000) == 320 + 320 / 2 + 320 / 2);
 }
 
 TEST_CASE("a short message leaves without a look at what UCX has", "[ucx]") {
@@ -288,6 +290,70 @@ TEST_CASE("messages are in order, whichever completes first", "[ucx]") {
   CHECK(pair.arrives(100'000, 0));
   CHECK(pair.arrives(8, 1));
   CHECK(pair.arrives(9'000, 2));
+}
+
+TEST_CASE("where UCX copies, a message leaves in packets", "[ucx]") {
+  const bool is_slow = GENERATE(false, true);
+  UcxNetwork network({.is_slow = is_slow, .ways = {"tcp/eth0", "tcp/eth1"}});
+  UcxPair pair;
+  REQUIRE(pair.link.status.ok());
+  const auto sends_for = [&](std::uint32_t bytes, std::uint64_t number) {
+    const int before = network.fake.calls_of("ucp_am_send_nbx");
+    pair.send(bytes, number);
+    REQUIRE(pair.arrives(bytes, number));
+    REQUIRE(pair.link.receiver->progress().ok());
+    REQUIRE(pump(pair.link, [&] { return pair.link.sender->flushed(); }));
+    return network.fake.calls_of("ucp_am_send_nbx") - before;
+  };
+  // With a notice behind each 16 KiB, and a credit for two.
+  CHECK(sends_for(63 << 10, 0) == 1 + 1);
+  CHECK(sends_for((63 << 10) + 1, 1) == 2 + 1 + 1);
+  CHECK(sends_for(128 << 10, 2) == 3 + 1);
+  CHECK(network.fake.calls_of("ucp_am_recv_data_nbx") == 0);
+}
+
+TEST_CASE("packets of shared memory are smaller, and other ways get whole messages", "[ucx]") {
+  const auto sends_for = [](std::vector<std::string> ways) {
+    UcxNetwork network({.ways = std::move(ways)});
+    UcxPair pair;
+    REQUIRE(pair.link.status.ok());
+    const int before = network.fake.calls_of("ucp_am_send_nbx");
+    pair.send(128 << 10, 0);
+    REQUIRE(pair.arrives(128 << 10, 0));
+    REQUIRE(pump(pair.link, [&] { return pair.link.sender->flushed(); }));
+    // The last one shows that all before have left.
+    return network.fake.calls_of("ucp_am_send_nbx") - before - 1;
+  };
+  CHECK(sends_for({"posix/memory", "cma/memory"}) == 17);
+  CHECK(sends_for({"tcp/eth0", "sysv/memory"}) == 17);
+  CHECK(sends_for({"rc_mlx5/mlx5_0:1", "cma/memory"}) == 1);
+  CHECK(sends_for({}) == 1);
+}
+
+TEST_CASE("parts of a message come in any order", "[ucx]") {
+  UcxNetwork network;
+  Side receiving(Kind::ucx), sending(Kind::ucx);
+  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
+                                               ucx_shape, sending.identity);
+  REQUIRE(listening.ok());
+  UcxStranger stranger(network.fake.table());
+  stranger.aim_at(listening->endpoint, ucx_shape);
+  stranger.say_hello();
+  SlotReader in(listening->connection->fifo());
+  std::vector<std::byte> payload(9000);
+  fill(payload.data(), payload.size(), 4);
+  for (const std::uint32_t offset : {8192U, 0U, 4096U}) {
+    CHECK_FALSE(in.has_message());
+    UcpNotice notice = stranger.notice(UcpNoticeKind::message);
+    notice.offset = offset;
+    notice.whole = 9000;
+    const auto* const from = reinterpret_cast<const std::uint8_t*>(payload.data()) + offset;
+    stranger.send_as_is(notice, {from, from + std::min<std::size_t>(4096, 9000 - offset)});
+    REQUIRE(listening->connection->progress().ok());
+  }
+  REQUIRE(in.has_message());
+  CHECK(in.note().bytes == 9000);
+  CHECK(is_filled(in.place(), 9000, 4));
 }
 
 TEST_CASE("a burst has left once a notice behind it has", "[ucx]") {

@@ -95,15 +95,16 @@ TEST_CASE("what sockets take from lent memory may be larger than what is copied"
   CHECK(piece(4, Protocol::direct, 1) == 128 << 10);  // it is passed on
 }
 
-TEST_CASE("ranks that share memory on their host do not use sockets alone", "[tune]") {
-  const auto alone = [](int ranks_on_host, Medium on_host) {
+TEST_CASE("ranks that share memory on their host use no wire alone", "[tune]") {
+  const Medium wire = GENERATE(Medium::sockets, Medium::ucx);
+  const auto alone = [=](int ranks_on_host, Medium on_host) {
     tune::TuningInputs inputs;
     inputs.levels = {{.parts = 4, .ranks = ranks_on_host, .medium = on_host},
-                     {.part = tune::LevelPart::network, .ranks = 8, .medium = Medium::sockets}};
-    return inputs.uses_sockets_alone();
+                     {.part = tune::LevelPart::network, .ranks = 8, .medium = wire}};
+    return inputs.uses_alone(wire);
   };
   CHECK(alone(1, Medium::host_memory));
-  CHECK(alone(2, Medium::sockets));
+  CHECK(alone(2, wire));
   CHECK_FALSE(alone(2, Medium::host_memory));
   CHECK_FALSE(alone(0, Medium::host_memory));  // unequal numbers
 }

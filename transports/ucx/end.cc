@@ -49,9 +49,15 @@ UcpNotice UcpEnd::notice(UcpNoticeKind kind, std::uint64_t number) const {
 void UcpEnd::arm(WaitSet& set) {
   if (!error_.ok()) return;
   const auto held = engine_->hold();
-  engine_->arm(set);
-  Status status = turn();
-  if (!status.ok()) fail(std::move(status));
+  // What a turn gives to UCX may have to wait there: so UCX is asked after it.
+  constexpr int max_tries = 20;
+  for (int i = 0; i < max_tries; ++i) {
+    Status status = turn();
+    if (!status.ok()) return fail(std::move(status));
+    if (engine_->arm(set)) return;
+    engine_->progress();
+  }
+  engine_->stay_awake(set);
 }
 
 Status UcpEnd::look_at_peer(std::int64_t now_ns, std::int64_t limit_ns) {

@@ -3,8 +3,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/descriptor_mark.h"
 #include "lib/base/log.h"
+#include "transports/ucx/window.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,9 +25,6 @@ using loaded::UcxStatus;
 using loaded::ucx::ok;
 
 constexpr unsigned message_id = 1;
-// Longer messages are promised, and the receiver fetches them to their place. Shorter ones fit one
-// packet of every transport of UCX, so that UCX need not put them together first.
-constexpr std::size_t max_eager_bytes = 8 << 10;
 // How long an engine that goes waits until what it has sent has left.
 constexpr std::int64_t farewell_ns = 200 * ns_per_ms;
 
@@ -36,6 +34,27 @@ loaded::UcpRequestParameters request_parameters(std::uint32_t flags) {
   parameters.flags = flags;
   parameters.memory_type = ucp::host_memory;
   return parameters;
+}
+
+bool is_memory(std::string_view transport) {
+  return transport == "posix" || transport == "sysv" || transport == "cma" || transport == "self";
+}
+
+// What one packet of these ways has room for, beside UCX's headers and a notice; 0: they do more
+// than copy, and UCX knows best. By TCP and shared memory, packets that come at once take less time
+// than promised messages (bench/results/ucx.jsonl). Of what is longer than a packet UCX makes
+// several, and puts them together in memory of its own. TCP has 64 KiB (UCX_TCP_RX_SEG_SIZE),
+// memory 8256 bytes (UCX_POSIX_SEG_SIZE).
+std::uint64_t packet_bytes_of(const std::vector<std::string>& ways) {
+  std::uint64_t bytes = 63 << 10;
+  for (const std::string_view way : ways) {
+    const std::string_view transport = way.substr(0, way.find('/'));
+    if (is_memory(transport))
+      bytes = 8000;
+    else if (transport != "tcp")
+      return 0;
+  }
+  return ways.empty() ? 0 : bytes;
 }
 
 }  // namespace
@@ -169,18 +188,20 @@ Result<std::shared_ptr<UcpPeer>> UcpEngine::reach(const std::string& address, Di
     if (known == nullptr) peers_.erase(address);
     return ucp_failure(table(), "ucp_ep_create", status);
   }
-  peer->way = way_of(peer->endpoint);
+  const std::vector<std::string> ways = ways_of(peer->endpoint);
+  peer->way = ways.empty() ? "?" : fmt::format("{}", fmt::join(ways, ", "));
+  peer->packet_bytes = packet_bytes_of(ways);
   if (known != nullptr) failed_.push_back(std::move(known));
   known = peer;
   return peer;
 }
 
 // Of the lines "lane[0]:  3:tcp/eth0.0 md[2] ..." that UCX prints of a connection.
-std::string UcpEngine::way_of(loaded::UcpEndpoint* endpoint) const {
+std::vector<std::string> UcpEngine::ways_of(loaded::UcpEndpoint* endpoint) const {
   char* text = nullptr;
   std::size_t bytes = 0;
   std::FILE* const file = open_memstream(&text, &bytes);
-  if (file == nullptr) return "?";
+  if (file == nullptr) return {};
   table().print_endpoint(endpoint, file);
   std::fclose(file);
   const std::string printed(text, bytes);
@@ -197,9 +218,7 @@ std::string UcpEngine::way_of(loaded::UcpEndpoint* endpoint) const {
     if (const std::size_t path = name.rfind('.'); path != name.npos) name.resize(path);
     if (!name.empty() && std::ranges::count(ways, name) == 0) ways.push_back(std::move(name));
   }
-  std::string all;
-  for (const std::string& way : ways) all += (all.empty() ? "" : ", ") + way;
-  return all.empty() ? "?" : all;
+  return ways;
 }
 
 Result<std::uint64_t> UcpEngine::join(UcpSink& sink) {
@@ -219,15 +238,10 @@ void UcpEngine::progress() {
                   [&](const Kept& one) { return status_of(one.request) != ucp::in_progress; });
 }
 
-void UcpEngine::arm(WaitSet& set) {
-  constexpr int max_tries = 20;
-  for (int i = 0; i < max_tries; ++i) {
-    const UcxStatus status = table().arm(worker_.get().object);
-    if (status == ok) return set.add_descriptor(descriptor_, POLLIN);
-    progress();
-  }
-  // UCX waits for what no descriptor tells of, such as room in a peer's shared memory: no sleep.
-  set.add_futex(&busy_, 1);
+bool UcpEngine::arm(WaitSet& set) {
+  if (table().arm(worker_.get().object) != ok) return false;
+  set.add_descriptor(descriptor_, POLLIN);
+  return true;
 }
 
 Result<UcpRequest> UcpEngine::begun(std::string_view call, void* pointer) const {
@@ -237,11 +251,13 @@ Result<UcpRequest> UcpEngine::begun(std::string_view call, void* pointer) const 
   return UcpRequest({&table(), pointer});
 }
 
+// What is short the receiver expects whole. Of the rest UCX decides whether it is promised.
 Result<UcpRequest> UcpEngine::send(const UcpPeer& peer, const UcpNotice& notice,
                                    std::span<const std::byte> bytes) {
   if (peer.endpoint == nullptr) return ucp_failure(table(), "ucp_am_send_nbx", ucp::canceled);
+  const bool is_whole = peer.packet_bytes > 0 || bytes.size() <= UcpWindow::max_short_bytes;
   const loaded::UcpRequestParameters parameters =
-      request_parameters(bytes.size() > max_eager_bytes ? ucp::send_rendezvous : ucp::send_eager);
+      request_parameters(is_whole ? ucp::send_eager : 0);
   return begun("ucp_am_send_nbx", table().send(peer.endpoint, message_id, &notice, sizeof notice,
                                                bytes.data(), bytes.size(), &parameters));
 }

@@ -42,6 +42,9 @@ struct UcpPeer {
   loaded::UcpEndpoint* endpoint = nullptr;  // the engine closes it
   loaded::UcxStatus failure = loaded::ucx::ok;
   std::string way;  // "tcp/eth0": UCX's transports and devices
+  // All of them copy what they move: messages leave in parts of so many bytes, one packet each. 0:
+  // whole.
+  std::uint64_t packet_bytes = 0;
   // To its host, on another one: those that its links have dialed, and may yet get.
   std::vector<std::shared_ptr<HostLine>> lines;
   bool has_dialed = false;
@@ -100,8 +103,10 @@ class UcpEngine {
     if (seen_turns == turns_) progress();
     seen_turns = turns_;
   }
-  // Ends a sleep when there is something to move. What came before has been moved.
-  void arm(WaitSet& set);
+  // Ends a sleep when there is something to move. False: there is now, and `progress` moves it.
+  bool arm(WaitSet& set);
+  // There is always something to move, such as what waits for room in a peer's shared memory.
+  void stay_awake(WaitSet& set) { set.add_futex(&busy_, 1); }
 
   // The notice and the bytes stay until the request has completed. None: it has.
   Result<UcpRequest> send(const UcpPeer& peer, const UcpNotice& notice,
@@ -126,7 +131,7 @@ class UcpEngine {
   Status open();
   Result<UcpRequest> begun(std::string_view call, void* pointer) const;
   void take(std::span<const std::byte> header, const UcpArrival& arrival) noexcept;
-  std::string way_of(loaded::UcpEndpoint* endpoint) const;
+  std::vector<std::string> ways_of(loaded::UcpEndpoint* endpoint) const;
   UcpRequest close(UcpPeer& peer, bool by_force);
   void close_all();
 

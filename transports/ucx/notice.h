@@ -19,7 +19,7 @@ namespace gyre::transport {
 
 enum class UcpNoticeKind : std::uint8_t {
   hello,    // sender: who it is; with its ticket and place
-  message,  // sender: a slot of that number; with its bytes
+  message,  // sender: a part of the message of that number; with its bytes
   credit,   // receiver: slots below that number are free
   ask,      // sender: a credit is wanted as soon as there is one
   sweep,    // sender: nothing; it leaves after what came before it
@@ -35,11 +35,13 @@ struct UcpNotice {
   std::uint64_t link = 0;       // of the end that it is for: a random number
   std::uint64_t number = 0;     // of a message
   std::uint64_t signature = 0;  // of a message: the slot note's flag
+  std::uint32_t offset = 0;     // of the part in its message
+  std::uint32_t whole = 0;      // bytes of that message
 
   static constexpr std::uint32_t ucp_magic = 0x31555947;  // "GYU1" in memory
-  static constexpr std::uint16_t ucp_version = 1;
+  static constexpr std::uint16_t ucp_version = 2;
 };
-static_assert(sizeof(UcpNotice) == 32 && std::has_unique_object_representations_v<UcpNotice>);
+static_assert(sizeof(UcpNotice) == 40 && std::has_unique_object_representations_v<UcpNotice>);
 static_assert(std::endian::native == std::endian::little, "written in memory order");
 
 // Nothing if it is none of this version.

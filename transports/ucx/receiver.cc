@@ -87,7 +87,7 @@ Status UcpReceiver::await_welcome() {
 Status UcpReceiver::land() {
   for (;;) {
     Coming& next = coming(arriving_.tail());
-    if (next.place == Landing::nowhere) return {};
+    if (next.place == Landing::nowhere || next.landed != next.bytes) return {};
     GYRE_ASSIGN(const bool is_here, engine_->has_completed(next.request, "a message did not come"));
     if (!is_here) return {};
     if (!arriving_.has_credit()) return {};
@@ -146,38 +146,66 @@ Status UcpReceiver::on_hello(const UcpArrival& arrival) {
   return {};
 }
 
+// Whether such a message, or such a part of one, may come now.
+Status UcpReceiver::check_message(const UcpNotice& notice, const UcpArrival& arrival) const {
+  const auto malformed = [](std::string why) { return Status(Code::RemoteError, std::move(why)); };
+  const bool is_awaited = hello_ && notice.number - arriving_.tail() < window_.messages &&
+                          window_.takes(notice.number - head(), notice.whole);
+  if (!is_awaited)
+    return malformed(
+        fmt::format("message {} came in place of {}", notice.number, arriving_.tail()));
+  const std::uint64_t slot_bytes = memory_->view.shape.slot_bytes;
+  if (notice.whole > slot_bytes)
+    return malformed(fmt::format("{} bytes of payload; a slot has {}", notice.whole, slot_bytes));
+  const bool is_whole = notice.offset == 0 && arrival.size() == notice.whole;
+  const bool lies_within =
+      notice.offset < notice.whole && arrival.size() <= notice.whole - notice.offset;
+  if (!is_whole && (!lies_within || arrival.size() == 0 || arrival.promise != nullptr))
+    return malformed(fmt::format("{} bytes at {} are no part of a message of {} bytes",
+                                 arrival.size(), notice.offset, notice.whole));
+  return {};
+}
+
+// Begins the message with the first of its parts, in whatever order they come.
+Status UcpReceiver::begin_or_check(const UcpNotice& notice, std::size_t bytes, Coming& message) {
+  const auto repeated = [&](std::string_view how) {
+    return Status(Code::RemoteError, fmt::format("message {} came twice{}", notice.number, how));
+  };
+  if (message.place == Landing::nowhere) {
+    message.place = notice.number - head() < window_.slots ? Landing::slot : Landing::aside;
+    message.bytes = notice.whole;
+    message.signature = notice.signature;
+    message.landed = 0;
+  } else if (message.bytes != notice.whole || message.signature != notice.signature) {
+    return repeated(", and differs");
+  } else if (bytes == 0 || bytes > message.bytes - message.landed) {
+    return repeated("");
+  }
+  message.landed += static_cast<std::uint32_t>(bytes);
+  return {};
+}
+
+std::byte* UcpReceiver::place_of(std::uint64_t number, const Coming& message) {
+  if (message.place == Landing::slot) return memory_->view.slot(number);
+  if (aside_.empty()) aside_.resize(window_.messages);
+  std::vector<std::byte>& memory = aside_[number & (window_.messages - 1)];
+  if (memory.size() < message.bytes) memory.resize(message.bytes);
+  return memory.data();
+}
+
 Status UcpReceiver::on_message(const UcpNotice& notice, const UcpArrival& arrival) {
-  const std::uint64_t ahead = notice.number - head();
-  const FifoShape& shape = memory_->view.shape;
-  if (!hello_ || notice.number - arriving_.tail() >= window_.messages ||
-      !window_.takes(ahead, arrival.size()))
-    return Status(Code::RemoteError,
-                  fmt::format("message {} came in place of {}", notice.number, arriving_.tail()));
-  if (arrival.size() > shape.slot_bytes)
-    return Status(Code::RemoteError, fmt::format("{} bytes of payload; a slot has {}",
-                                                 arrival.size(), shape.slot_bytes));
+  GYRE_TRY(check_message(notice, arrival));
   Coming& one = coming(notice.number);
-  if (one.place != Landing::nowhere)
-    return Status(Code::RemoteError, fmt::format("message {} came twice", notice.number));
-  one.bytes = static_cast<std::uint32_t>(arrival.size());
-  one.signature = notice.signature;
-  if (ahead < window_.slots) {
-    std::byte* const slot = memory_->view.slot(notice.number);
-    if (arrival.promise != nullptr) {
-      GYRE_ASSIGN(one.request, engine_->fetch(arrival, slot));
-    } else if (!arrival.bytes.empty()) {
-      std::memcpy(slot, arrival.bytes.data(), arrival.bytes.size());
-    }
-    one.place = Landing::slot;
-  } else {
-    if (arrival.promise != nullptr)
-      return Status(Code::RemoteError,
-                    fmt::format("message {} is short, and did not come whole", notice.number));
-    if (aside_.empty()) aside_.resize(window_.messages);
+  GYRE_TRY(begin_or_check(notice, arrival.size(), one));
+  std::byte* const place = place_of(notice.number, one);
+  if (arrival.promise == nullptr) {
     if (!arrival.bytes.empty())
-      std::memcpy(aside_[notice.number & (window_.messages - 1)].data(), arrival.bytes.data(),
-                  arrival.bytes.size());
-    one.place = Landing::aside;
+      std::memcpy(place + notice.offset, arrival.bytes.data(), arrival.bytes.size());
+  } else if (one.place == Landing::slot) {
+    GYRE_ASSIGN(one.request, engine_->fetch(arrival, place));
+  } else {
+    return Status(Code::RemoteError,
+                  fmt::format("message {} is short, and did not come whole", notice.number));
   }
   return land();
 }

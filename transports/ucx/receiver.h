@@ -5,7 +5,6 @@
 #include "transports/ucx/end.h"
 #include "transports/ucx/window.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -38,9 +37,9 @@ class UcpReceiver final : public UcpEnd {
     Landing place = Landing::nowhere;
     std::uint32_t bytes = 0;
     std::uint64_t signature = 0;
-    UcpRequest request;  // while it is being fetched
+    std::uint32_t landed = 0;  // bytes of parts that are here
+    UcpRequest request;        // while it is being fetched
   };
-  using ShortMessage = std::array<std::byte, UcpWindow::max_short_bytes>;
 
   UcpReceiver(const LinkKey& key, std::shared_ptr<UcpEngine> engine, UcpEngine::Distance distance,
               std::shared_ptr<FifoMemory> memory, IssuedTicket ticket,
@@ -49,6 +48,9 @@ class UcpReceiver final : public UcpEnd {
   Status take_in(const UcpNotice& notice, const UcpArrival& arrival);
   Status on_hello(const UcpArrival& arrival);
   Status on_message(const UcpNotice& notice, const UcpArrival& arrival);
+  Status check_message(const UcpNotice& notice, const UcpArrival& arrival) const;
+  Status begin_or_check(const UcpNotice& notice, std::size_t bytes, Coming& message);
+  std::byte* place_of(std::uint64_t number, const Coming& message);
   Status on_closing(const UcpNotice& notice);
   Status turn() override;
   Status join();
@@ -69,7 +71,7 @@ class UcpReceiver final : public UcpEnd {
   // What follows belongs to whoever holds the engine.
   SlotWriter arriving_;
   std::vector<Coming> coming_;
-  std::vector<ShortMessage> aside_;  // made for the first that needs it
+  std::vector<std::vector<std::byte>> aside_;  // by number; made for the first that needs it
   std::optional<UcpHello> hello_;
   const std::shared_ptr<UcpNotice> welcome_ = std::make_shared<UcpNotice>();
   UcpRequest welcoming_;         // while UCX sends that

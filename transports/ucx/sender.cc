@@ -5,11 +5,24 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
-#include <span>
 #include <utility>
 
 namespace gyre::transport {
+namespace {
+
+// Of each part of a message but the last.
+std::uint64_t part_bytes(std::uint64_t whole, const UcpPeer& peer) {
+  return peer.packet_bytes > 0 ? peer.packet_bytes : std::max<std::uint64_t>(1, whole);
+}
+
+std::uint64_t part_count(std::uint64_t whole, const UcpPeer& peer) {
+  const std::uint64_t each = part_bytes(whole, peer);
+  return std::max<std::uint64_t>(1, (whole + each - 1) / each);
+}
+
+}  // namespace
 
 UcpSender::UcpSender(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
                      std::shared_ptr<UcpPeer> peer, std::shared_ptr<FifoMemory> memory,
@@ -21,7 +34,8 @@ UcpSender::UcpSender(const LinkKey& key, std::shared_ptr<UcpEngine> engine,
       window_(UcpWindow::of(memory_->view.shape)),
       leaving_(memory_->view),
       sent_(memory_->view.shape.first),
-      in_flight_(std::make_shared<std::vector<Leaving>>(window_.slots)),
+      in_flight_(std::make_shared<std::vector<LeavingPart>>(
+          window_.slots * part_count(memory_->view.shape.slot_bytes, *peer))),
       credited_(sent_) {
   peer_ = std::move(peer);
   peers_link_ = target_.receiver.link;
@@ -59,7 +73,7 @@ UcpSender::~UcpSender() {
 void UcpSender::keep_memory() {
   const auto memory =
       std::make_shared<std::pair<decltype(memory_), decltype(in_flight_)>>(memory_, in_flight_);
-  for (Leaving& one : *in_flight_)
+  for (LeavingPart& one : *in_flight_)
     if (one.request.has_value()) engine_->keep(std::move(one.request), memory);
   if (sweep_.has_value()) engine_->keep(std::move(sweep_), swept_);
 }
@@ -117,6 +131,7 @@ Status UcpSender::check_peer() {
   if (has_all) {
     while (leaving_.head() != committed()) leaving_.release();
     sent_ = leaving_.head();
+    parts_left_ = parts_sent_;
     unswept_bytes_ = 0;
     return {};
   }
@@ -125,11 +140,11 @@ Status UcpSender::check_peer() {
 }
 
 Status UcpSender::retire() {
-  while (leaving_.head() != sent_) {
-    UcpRequest& request = (*in_flight_)[leaving_.head() & (window_.slots - 1)].request;
-    GYRE_ASSIGN(const bool has_left, engine_->has_completed(request, "a message was not sent"));
+  for (; parts_left_ != parts_sent_; ++parts_left_) {
+    LeavingPart& one = part(parts_left_);
+    GYRE_ASSIGN(const bool has_left, engine_->has_completed(one.request, "a message was not sent"));
     if (!has_left) return {};
-    leaving_.release();
+    if (one.is_last) leaving_.release();
   }
   return {};
 }
@@ -145,13 +160,25 @@ Status UcpSender::ship() {
 }
 
 Status UcpSender::ship_message(const SlotHeader& said) {
-  Leaving& leaving = (*in_flight_)[sent_ & (window_.slots - 1)];
+  GYRE_ASSIGN(const std::span<const std::byte> bytes, find_bytes(said));
+  const std::uint64_t each = part_bytes(bytes.size(), *peer_);
+  for (std::uint64_t offset = 0; offset == 0 || offset < bytes.size(); offset += each)
+    GYRE_TRY(ship_part(said, bytes.subspan(offset, std::min(each, bytes.size() - offset)), offset));
+  ++sent_;
+  return {};
+}
+
+Status UcpSender::ship_part(const SlotHeader& said, std::span<const std::byte> bytes,
+                            std::uint64_t offset) {
+  LeavingPart& leaving = part(parts_sent_);
   leaving.notice = notice(UcpNoticeKind::message, sent_);
   leaving.notice.signature = said.flag;
-  GYRE_ASSIGN(const std::span<const std::byte> bytes, find_bytes(said));
+  leaving.notice.offset = static_cast<std::uint32_t>(offset);
+  leaving.notice.whole = said.bytes;
+  leaving.is_last = offset + bytes.size() == said.bytes;
   GYRE_ASSIGN(leaving.request, engine_->send(*peer_, leaving.notice, bytes));
-  ++sent_;
-  unswept_bytes_ += sizeof(UcpNotice) + said.bytes;
+  ++parts_sent_;
+  unswept_bytes_ += sizeof(UcpNotice) + bytes.size();
   return {};
 }
 

@@ -42,8 +42,8 @@ class UcpSender final : public UcpEnd, Carrier {
   Carrier* carrier() override { return lent_.empty() ? nullptr : this; }
 
  private:
-  // UCX counts a message of at most max_eager_bytes as sent when it is in UCX's own buffer. It is
-  // there no longer once a later message has found room. The kernel takes so many bytes at once.
+  // UCX may count a message as sent when it is in UCX's own buffer. It is there no longer once a
+  // later message has found room. The kernel takes so many bytes at once.
   static constexpr std::uint64_t max_unswept_bytes = 16 << 10;
 
   UcpSender(const LinkKey& key, std::shared_ptr<UcpEngine> engine, std::shared_ptr<UcpPeer> peer,
@@ -59,6 +59,7 @@ class UcpSender final : public UcpEnd, Carrier {
   Status retire();
   Status ship();
   Status ship_message(const SlotHeader& said);
+  Status ship_part(const SlotHeader& said, std::span<const std::byte> part, std::uint64_t offset);
   Result<std::span<const std::byte>> find_bytes(const SlotHeader& said);
   Status ask_for_credit();
   Status sweep();
@@ -71,12 +72,16 @@ class UcpSender final : public UcpEnd, Carrier {
   std::vector<LentParts> lent_;  // of each slot's message
   SlotReader leaving_;           // the messages that UCX has not sent whole
   std::uint64_t sent_;           // the next one that UCX is to be given
-  // Of each slot: what stands before its message, and the request if that needs time.
-  struct Leaving {
+  // A part of a message: what stands before it, and the request if that needs time.
+  struct LeavingPart {
     UcpNotice notice;
     UcpRequest request;
+    bool is_last = false;
   };
-  std::shared_ptr<std::vector<Leaving>> in_flight_;
+  LeavingPart& part(std::uint64_t number) { return (*in_flight_)[number % in_flight_->size()]; }
+  std::shared_ptr<std::vector<LeavingPart>> in_flight_;  // room for those of all slots
+  std::uint64_t parts_sent_ = 0;                         // the next one that UCX is to be given
+  std::uint64_t parts_left_ = 0;                         // the first one that UCX has not sent
   std::shared_ptr<UcpNotice> swept_ = std::make_shared<UcpNotice>();
   UcpRequest sweep_;
   std::uint64_t unswept_bytes_ = 0;

@@ -9,8 +9,10 @@
 //             one-time ticket. It travels over the encrypted control plane. The sender connects and
 //             says hello, with the ticket, its own address and number. The receiver connects, too,
 //             and sends its first credit. A receiver that ends before sends a letter.
-//   message   A notice of 32 bytes and the slot's bytes. Up to 8 KiB come at once, and are copied
-//             to the slot. Longer ones are promised; the receiver fetches them into the slot.
+//   message   A notice of 40 bytes and the slot's bytes. Where UCX copies all the same (by TCP or
+//             shared memory), a message leaves in parts of one packet each, which are copied to the
+//             slot. By other ways it leaves whole; UCX may promise what is longer than 8 KiB, and
+//             the receiver fetches it into the slot.
 //   lending   A sending end reads what a caller of gyreSend lends, in place of its slot.
 //   credit    The receiver's head. It is sent when half of the window is free, or when the sender
 //             asks for it because it cannot go on.

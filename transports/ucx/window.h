@@ -11,7 +11,8 @@
 namespace gyre::transport {
 
 struct UcpWindow {
-  static constexpr std::uint64_t max_short_bytes = 256;
+  // 8 KiB, and what stands before the payload of a send.
+  static constexpr std::uint64_t max_short_bytes = (8 << 10) + 64;
   static constexpr std::uint32_t min_messages = 64;
 
   std::uint32_t slots = 0;

@@ -295,10 +295,14 @@ void* close_endpoint(UcpEndpoint* endpoint, const UcpRequestParameters* paramete
 }
 
 void print_endpoint(UcpEndpoint* /*endpoint*/, std::FILE* file) {
-  std::fputs(
-      "#\n# UCP endpoint\n#   lane[0]:  1:fake/device.0 md[1] -> md[1]/fake am\n"
-      "#   lane[1]:  2:other/device.1 md[2]\n",
-      file);
+  const Locked lock(ucp_fake->mutex);
+  std::fputs("#\n# UCP endpoint\n", file);
+  std::size_t lane = 0;
+  for (const std::string& way : ucp_fake->options.ways) {
+    std::fprintf(file, "#   lane[%zu]:  %zu:%s.%zu md[%zu] -> md[1]/fake am\n", lane, lane + 1,
+                 way.c_str(), lane, lane + 1);
+    ++lane;
+  }
 }
 
 std::vector<std::byte> copy_of(const void* data, std::size_t bytes) {
@@ -315,7 +319,9 @@ void* send(UcpEndpoint* endpoint, unsigned /*id*/, const void* header, std::size
   packet.header = copy_of(header, header_bytes);
   packet.from = endpoint;
   void* result = nullptr;
-  if ((parameters->flags & ucp::send_rendezvous) != 0) {
+  // Who says nothing leaves it to UCX.
+  const bool is_long = (parameters->flags & ucp::send_eager) == 0 && bytes > 16 << 10;
+  if (is_long || (parameters->flags & ucp::send_rendezvous) != 0) {
     packet.promised = static_cast<const std::byte*>(data);
     packet.promised_bytes = bytes;
     result = packet.request = new_request();

@@ -22,6 +22,8 @@ struct FakeUcpOptions {
   bool is_slow = false;
   bool is_threaded = true;
   std::size_t address_bytes = 64;
+  // What a connection uses.
+  std::vector<std::string> ways = {"fake/device", "other/device"};
 };
 
 class FakeUcp {

@@ -70,8 +70,15 @@ class UcxStranger {
     made.number = number;
     return made;
   }
-  void send(const transport::UcpNotice& notice, std::vector<std::uint8_t> bytes = {},
+  // Of a message, a whole one.
+  void send(transport::UcpNotice notice, std::vector<std::uint8_t> bytes = {},
             bool promised = false) {
+    if (notice.kind == transport::UcpNoticeKind::message)
+      notice.whole = static_cast<std::uint32_t>(bytes.size());
+    send_as_is(notice, std::move(bytes), promised);
+  }
+  void send_as_is(const transport::UcpNotice& notice, std::vector<std::uint8_t> bytes = {},
+                  bool promised = false) {
     send_raw({reinterpret_cast<const std::uint8_t*>(&notice), sizeof notice}, std::move(bytes),
              promised);
   }
