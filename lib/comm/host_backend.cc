@@ -31,8 +31,8 @@ constexpr transport::FifoShape default_shape = {
 // calls of 512 KiB and more took 0.75 to 0.89 times as long as with 128
 // (bench/results/settings.jsonl).
 constexpr std::uint64_t socket_slot_bytes = 512 << 10;
-// Of UCX alone: about as many bytes, in messages that are one packet of UCX over TCP each. The first
-// is taken while the others come: sends of 1 MiB took 0.8 times as long, with two ranks over
+// Of UCX alone: about as many bytes, in messages that are one packet of UCX over TCP each. The
+// first is taken while the others come: sends of 1 MiB took 0.8 times as long, with two ranks over
 // loopback.
 constexpr std::uint32_t ucx_slot_count = 8;
 constexpr std::uint64_t ucx_slot_bytes = 63 << 10;
