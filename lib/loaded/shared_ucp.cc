@@ -30,6 +30,16 @@ void set_unless_user_did(const Ucp& table, UcpConfig& config, const std::string&
     (void)table.modify_config(&config, name_for(table, name).c_str(), value.c_str());
 }
 
+// UCX warns of a setting of a transport that the user's choice leaves out.
+bool may_use_tcp() {
+  const char* const chosen = std::getenv("UCX_TLS");
+  if (chosen == nullptr) return true;
+  const std::string_view names = chosen;
+  const bool names_tcp = names.find("tcp") != names.npos;
+  const bool names_all = names.find("all") != names.npos;
+  return names.starts_with('^') ? !names_tcp : names_tcp || names_all;
+}
+
 }  // namespace
 
 UcpSharedContext::UcpSharedContext(const Ucp& table, UcpContextHandle context, bool is_threaded)
@@ -52,7 +62,7 @@ Result<std::shared_ptr<UcpSharedContext>> UcpSharedContext::make(const Ucp& tabl
   // connection stands, which takes two minutes where the network is cut.
   const std::string interval = fmt::format("{}ms", liveness_ns / 2 / ns_per_ms);
   set_unless_user_did(table, *read, "KEEPALIVE_INTERVAL", interval);
-  set_unless_user_did(table, *read, "TCP_CONN_NB", "y");
+  if (may_use_tcp()) set_unless_user_did(table, *read, "TCP_CONN_NB", "y");
   // UCX 1.22 would cut what is longer than 16 KiB into packets of 8, and copy each of them first.
   // So a message of 64 KiB over TCP took three times as long.
   set_unless_user_did(table, *read, "ZCOPY_THRESH", "8k");

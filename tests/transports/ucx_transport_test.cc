@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -410,6 +411,22 @@ TEST_CASE("UCX asks a silent peer twice within the limit of silence", "[ucx]") {
   const std::vector<std::string> expected = {
       "KEEPALIVE_INTERVAL=5000ms", is_old ? "CONN_NB=y" : "TCP_CONN_NB=y", "ZCOPY_THRESH=8k"};
   CHECK(network.fake.changes() == expected);
+}
+
+TEST_CASE("UCX is told of TCP only where the user lets it use that", "[ucx]") {
+  const auto [chosen, may] = GENERATE(table<const char*, bool>(
+      {{"posix,cma", false}, {"rc,tcp", true}, {"all", true}, {"^tcp", false}, {"^rc", true}}));
+  CAPTURE(chosen);
+  const char* const before = std::getenv("UCX_TLS");
+  const std::string kept = before != nullptr ? before : "";
+  REQUIRE(setenv("UCX_TLS", chosen, 1) == 0);
+  UcxNetwork network;
+  const Side side(Kind::ucx);
+  if (before != nullptr)
+    setenv("UCX_TLS", kept.c_str(), 1);
+  else
+    unsetenv("UCX_TLS");
+  CHECK((std::ranges::count(network.fake.changes(), "CONN_NB=y") == 1) == may);
 }
 
 TEST_CASE("an address that fits no endpoint is an error that says what to do", "[ucx]") {
