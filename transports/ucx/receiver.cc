@@ -91,7 +91,7 @@ Status UcpReceiver::land() {
     GYRE_ASSIGN(const bool is_here, engine_->has_completed(next.request, "a message did not come"));
     if (!is_here) return {};
     if (!arriving_.has_credit()) return {};
-    if (next.place == Landing::aside)
+    if (next.place == Landing::aside && next.bytes > 0)
       std::memcpy(arriving_.place(), aside_[arriving_.tail() & (window_.messages - 1)].data(),
                   next.bytes);
     next.place = Landing::nowhere;
