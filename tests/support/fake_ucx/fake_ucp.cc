@@ -341,7 +341,8 @@ void* fetch(UcpWorker* worker, void* promised, void* place, std::size_t bytes,
   const Locked lock(ucp_fake->mutex);
   if (!ucp_goes_on("ucp_am_recv_data_nbx")) return as_pointer(ucp_io_error);
   const auto& packet = *static_cast<const FakeUcpPacket*>(promised);
-  std::memcpy(place, packet.promised, std::min(bytes, packet.promised_bytes));
+  std::copy_n(packet.promised, std::min(bytes, packet.promised_bytes),
+              static_cast<std::byte*>(place));
   return soon(worker);
 }
 
