@@ -41,7 +41,8 @@ std::vector<Setting> settings_of_choices() {
       {"GYRE_PROTO", S::Text{&Settings::protocol},
        "protocols allowed, as in \"simple\" or \"^LL\"; on the host LL means line"},
       {"GYRE_BUFFSIZE", S::Size{&Settings::slot_bytes, 0, 1LL << 30},
-       "bytes of one slot of the simple protocol; 0: 128 KiB; 512 where all use TCP alone, 63 UCX"},
+       "bytes of one slot of the simple protocol; 0: 128 KiB, but 512 KiB where all use TCP alone, "
+       "and 63 KiB where all use UCX alone"},
       {"GYRE_REPRODUCIBLE", S::Switch{&Settings::reproducible},
        "1: only algorithms that sum in rank order and round once; results then do not depend on "
        "algorithm and transport"},

@@ -100,8 +100,7 @@ HostBackend::HostBackend(CommunicatorState& state, const Services& services, tun
       regions_(services.regions),
       lasting_(std::make_shared<transport::LastingMemory>(services.regions)),
       machine_(services.machine),
-      plans_(state.rank, state.size, std::move(allowed),
-             shape_of(state.options.settings).slot_bytes) {}
+      plans_(state.rank, state.size, std::move(allowed)) {}
 
 transport::FifoShape HostBackend::fifo_shape() const { return shape_of(state_.options.settings); }
 

@@ -29,6 +29,10 @@ Result<PlanChooser::PlanChoice> PlanChooser::choose(const Request& request,
   const bool is_new = !plans_.contains({chosen.choice.algorithm, request.collective, request.root});
   GYRE_ASSIGN(chosen.by_channel, find(*chosen.choice.algorithm, request));
   chosen.plan = &chosen.by_channel.front();
+  // The least piece of each chunk of a message, a cache line, has to fit the slot.
+  if (const std::uint64_t least = 64ULL * chosen.plan->message_chunks(); least > inputs.slot_bytes)
+    return invalid_usage(fmt::format("{} for {} ranks needs slots of {} bytes: raise GYRE_BUFFSIZE",
+                                     chosen.choice.algorithm->name, size_, least));
   if (is_new)
     log_info(Subsystem::tuning, "all ranks choose {} with {} for {} of {} bytes and the like",
              chosen.choice.algorithm->name, plan::protocol_name(chosen.choice.protocol),
@@ -65,10 +69,6 @@ Result<std::span<const plan::Plan>> PlanChooser::find(const plan::Algorithm& alg
     GYRE_ASSIGN(plan::Plan one, plan::build_plan(algorithm, wanted));
     made.push_back(std::move(one));
   }
-  // The least piece of each chunk of a message, a cache line, has to fit the slot.
-  if (const std::uint64_t least = 64ULL * made.front().message_chunks(); least > slot_bytes_)
-    return invalid_usage(fmt::format("{} for {} ranks needs slots of {} bytes: raise GYRE_BUFFSIZE",
-                                     algorithm.name, size_, least));
   return std::span(plans_.emplace(key, std::move(made)).first->second);
 }
 

@@ -18,9 +18,8 @@ namespace gyre::comm {
 
 class PlanChooser {
  public:
-  // `slot_bytes`: what the least messages of a plan have to fit.
-  PlanChooser(int rank, int size, tune::Allowed allowed, std::uint64_t slot_bytes)
-      : rank_(rank), size_(size), allowed_(std::move(allowed)), slot_bytes_(slot_bytes) {}
+  PlanChooser(int rank, int size, tune::Allowed allowed)
+      : rank_(rank), size_(size), allowed_(std::move(allowed)) {}
 
   struct PlanChoice {
     const plan::Plan* plan = nullptr;  // of the first channel; it stays
@@ -42,7 +41,6 @@ class PlanChooser {
 
   const int rank_, size_;
   const tune::Allowed allowed_;
-  const std::uint64_t slot_bytes_;
   const RankLayout* layout_ = nullptr;            // null: ranks as they are numbered
   std::vector<std::vector<std::int32_t>> rings_;  // none: one, as the layout has it
   using Key = std::tuple<const plan::Algorithm*, plan::Collective, int>;  // int: the root

@@ -32,7 +32,7 @@ struct TuningInputs {
   bool maps_all() const;
   // It does not, but wires may reach the host's memory between any two (transport::Carrier).
   bool may_carry() const;
-  // No two of them share memory, and all use TCP.
+  // Whatever goes between two of them goes by this: no two share memory, unless this is memory.
   bool uses_alone(topology::Medium medium) const;
   // Several hosts with as many ranks on each, and more than one.
   bool has_equal_hosts() const;

@@ -42,7 +42,7 @@ std::string_view algorithm_for(const control::Roster& roster) {
   inputs.levels = find_levels(layout, roster, false, true);
   inputs.slot_bytes = 64 << 10;
   inputs.line_count = 128;
-  PlanChooser plans(0, ranks, {}, inputs.slot_bytes);
+  PlanChooser plans(0, ranks, {});
   plans.follow(layout);
   Request request;
   request.collective = plan::Collective::all_reduce;
