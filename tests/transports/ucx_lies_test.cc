@@ -23,13 +23,6 @@ namespace {
 
 std::string said_by(const Status& status) { return std::string(status.message()); }
 
-Listening listen_at(Side& receiving, const Side& sending) {
-  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
-                                               ucx_shape, sending.identity);
-  REQUIRE(listening.ok());
-  return std::move(*listening);
-}
-
 struct SendersLie {
   const char* error;
   std::function<void(UcxStranger&)> tell;

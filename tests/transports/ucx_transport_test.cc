@@ -334,13 +334,11 @@ TEST_CASE("packets of shared memory are smaller, and other ways get whole messag
 TEST_CASE("parts of a message come in any order", "[ucx]") {
   UcxNetwork network;
   Side receiving(Kind::ucx), sending(Kind::ucx);
-  auto listening = receiving.transport->listen({.peer = 1, .direction = Direction::receive},
-                                               ucx_shape, sending.identity);
-  REQUIRE(listening.ok());
+  const Listening listening = listen_at(receiving, sending);
   UcxStranger stranger(network.fake.table());
-  stranger.aim_at(listening->endpoint, ucx_shape);
+  stranger.aim_at(listening.endpoint, ucx_shape);
   stranger.say_hello();
-  SlotReader in(listening->connection->fifo());
+  SlotReader in(listening.connection->fifo());
   std::vector<std::byte> payload(9000);
   fill(payload.data(), payload.size(), 4);
   for (const std::uint32_t offset : {8192U, 0U, 4096U}) {
@@ -350,7 +348,7 @@ TEST_CASE("parts of a message come in any order", "[ucx]") {
     notice.whole = 9000;
     const auto* const from = reinterpret_cast<const std::uint8_t*>(payload.data()) + offset;
     stranger.send_as_is(notice, {from, from + std::min<std::size_t>(4096, 9000 - offset)});
-    REQUIRE(listening->connection->progress().ok());
+    REQUIRE(listening.connection->progress().ok());
   }
   REQUIRE(in.has_message());
   CHECK(in.note().bytes == 9000);

@@ -2,6 +2,7 @@
 
 #include "lib/base/caught.h"
 #include "lib/base/log.h"
+#include "lib/base/units.h"
 
 #include <fmt/core.h>
 
@@ -18,8 +19,7 @@ std::uint64_t part_bytes(std::uint64_t whole, const UcpPeer& peer) {
 }
 
 std::uint64_t part_count(std::uint64_t whole, const UcpPeer& peer) {
-  const std::uint64_t each = part_bytes(whole, peer);
-  return std::max<std::uint64_t>(1, (whole + each - 1) / each);
+  return std::max<std::uint64_t>(1, divide_up(whole, part_bytes(whole, peer)));
 }
 
 }  // namespace

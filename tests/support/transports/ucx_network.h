@@ -22,16 +22,21 @@ struct UcxNetwork {
   FakeUcp fake;
 };
 
+inline transport::Listening listen_at(Side& receiving, const Side& sending) {
+  auto listening = receiving.transport->listen(
+      {.peer = 1, .direction = transport::Direction::receive}, ucx_shape, sending.identity);
+  REQUIRE(listening.ok());
+  return std::move(*listening);
+}
+
 // A link whose receiver listens and whose sender has its endpoint. Nobody has moved anything yet.
 struct UnmovedUcxLink {
   UnmovedUcxLink() {
-    auto listening = receiving.transport->listen(
-        {.peer = 1, .direction = transport::Direction::receive}, ucx_shape, sending.identity);
-    REQUIRE(listening.ok());
+    transport::Listening listening = listen_at(receiving, sending);
     auto connected = sending.transport->connect(
-        {.peer = 0, .direction = transport::Direction::send}, ucx_shape, listening->endpoint);
+        {.peer = 0, .direction = transport::Direction::send}, ucx_shape, listening.endpoint);
     REQUIRE(connected.ok());
-    receiver = std::move(listening->connection);
+    receiver = std::move(listening.connection);
     sender = std::move(*connected);
   }
   Side receiving{Kind::ucx}, sending{Kind::ucx};
