@@ -23,10 +23,15 @@
 namespace gyre::comm {
 namespace {
 
-// Slots of 128 KiB: two of them and what they are summed with stay in a core's 2 MiB second-level
-// cache, and the flags of a message cost under 1 % of moving it (bench/results).
+// Slots of 128 KiB: two of them and what they are summed with stay in a core's second-level cache,
+// and the flags of a message cost under 1 % of moving it (bench/results).
 constexpr transport::FifoShape default_shape = {
     .slot_count = 4, .line_count = 128, .slot_bytes = 128 << 10};
+// Of few ranks that share memory and have a processor each. What goes one way then passes through 2
+// MiB before it is written over, so that these lines have left the reader's second-level cache
+// (docs/decisions/48). More ranks have more links, and more ranks than processors share the caches.
+constexpr std::uint64_t long_link_bytes = 2 << 20;
+constexpr int max_ranks_of_long_links = 8;
 // Of sockets alone: what leaves from lent memory is not copied to a slot. With messages of 512 KiB
 // calls of 512 KiB and more took 0.75 to 0.89 times as long as with 128
 // (bench/results/settings.jsonl).
@@ -144,7 +149,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=7 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
+      "version=8 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
       "first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.tcp_checksum,
@@ -207,11 +212,24 @@ void HostBackend::settle_shape() {
     shape.slot_count = ucx_slot_count;
     shape.slot_bytes = ucx_slot_bytes;
   }
+  const bool is_long =
+      tuning_.maps_all() && state_.size <= max_ranks_of_long_links && all_have_processors();
+  while (is_long && shape.slot_count < transport::max_pooled_slots &&
+         shape.slot_count * shape.slot_bytes < long_link_bytes)
+    shape.slot_count *= 2;
   tuning_.slot_bytes = shape.slot_bytes;
   tuning_.line_count = shape.line_count;
   if (tuning_.uses_alone(topology::Medium::sockets) && !is_set)
     shape.slot_bytes = tuning_.lent_bytes = socket_slot_bytes;
-  links_->use_shape(shape);
+  links_->use_shape(shape, is_long);
+}
+
+// Whether each rank of one host has a processor of its own.
+bool HostBackend::all_have_processors() const {
+  std::vector<std::string_view> masks;
+  for (const control::MessageBytes& note : state_.membership->roster().notes)
+    masks.push_back(read_join_info(note).processors);
+  return state_.size <= count_processors(masks);
 }
 
 HostExchange* HostBackend::host_exchange() {

@@ -29,10 +29,13 @@ ImmediateTransfer::Outcome ImmediateTransfer::receive_timed(Mailbox& box, const 
 
 // ------------------------------------------------------------------------------ a group
 
-bool ImmediateTransfer::can_begin(const ShortGroup& group) {
+bool ImmediateTransfer::can_begin(ShortGroup& group) {
+  const auto sends = std::ranges::count_if(group.all(), &Transfer::sends);
+  const bool both_ways = sends > 0 && sends < static_cast<std::ptrdiff_t>(group.count);
+  group.max_slots = both_ways ? max_slots_both_ways : max_slots_one_way;
   return is_ready() && std::ranges::all_of(group.all(), [&](const Transfer& one) {
-           return one.sends ? exchange_->ready_to_send(one) != nullptr
-                            : exchange_->ready_to_receive(one) != nullptr;
+           return one.sends ? exchange_->ready_to_send(one, group.max_slots) != nullptr
+                            : exchange_->ready_to_receive(one, group.max_slots) != nullptr;
          });
 }
 
@@ -57,7 +60,7 @@ void ImmediateTransfer::send_all(ShortGroup& group) {
   bool has_room = true;
   group.forget_if([&](const Transfer& one) {
     if (!one.sends || !has_room) return false;
-    exec::SendPort* const port = exchange_->ready_to_send(one);
+    exec::SendPort* const port = exchange_->ready_to_send(one, group.max_slots);
     has_room = port != nullptr;
     if (has_room) write_message(*port, one);
     return has_room;
@@ -72,8 +75,9 @@ ShortWait ImmediateTransfer::take_all(ShortGroup& group) {
   group.forget_if([&](const Transfer& one) {
     const bool is_behind =
         std::any_of(first, waiting, [&](const Transfer& other) { return other.peer == one.peer; });
-    const auto taken = one.sends || is_behind ? Mailbox::Taken::not_here
-                                              : exchange_->ready_to_receive(one)->take_now(one);
+    const auto taken = one.sends || is_behind
+                           ? Mailbox::Taken::not_here
+                           : exchange_->ready_to_receive(one, group.max_slots)->take_now(one);
     ends |= one.sends || taken == Mailbox::Taken::other;
     if (taken == Mailbox::Taken::taken) return moved = true;
     ++waiting;

@@ -42,7 +42,7 @@ class ImmediateTransfer {
     return exchange_ != nullptr && state_.is_sound();
   }
   Outcome send(const Transfer& transfer, std::uint64_t count) {
-    exec::SendPort* const port = exchange_->ready_to_send(transfer);
+    exec::SendPort* const port = exchange_->ready_to_send(transfer, max_slots_one_way);
     if (port == nullptr) [[unlikely]]
       return Outcome::not_this;
     if (transfer.bytes < timed_flight_bytes) [[likely]]
@@ -54,7 +54,7 @@ class ImmediateTransfer {
     return Outcome::done;
   }
   Outcome receive(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
-    Mailbox* const box = exchange_->ready_to_receive(transfer);
+    Mailbox* const box = exchange_->ready_to_receive(transfer, max_slots_one_way);
     if (box == nullptr) [[unlikely]]
       return Outcome::not_this;
     if (transfer.bytes >= timed_flight_bytes) [[unlikely]]
@@ -69,7 +69,7 @@ class ImmediateTransfer {
   }
   Outcome receive_timed(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
   bool await(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
-  bool can_begin(const ShortGroup& group);
+  bool can_begin(ShortGroup& group);
   void send_all(ShortGroup& group);
   ShortWait take_all(ShortGroup& group);
 

@@ -18,6 +18,7 @@ struct ShortGroup {
   std::uint64_t handle = 0;  // of the communicator
   std::size_t count = 0;
   std::array<Transfer, max_transfers> transfers;
+  std::uint32_t max_slots = 0;  // of each message; set when they are carried out
 
   std::span<const Transfer> all() const { return {transfers.data(), count}; }
   bool takes(std::uint64_t of_handle) const {

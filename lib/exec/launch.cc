@@ -207,7 +207,7 @@ bool Launch::open_incoming(LaneRun& run) {
       return fail_mismatch(
           port.peer, fmt::format("a message has {} bytes in place of {}", note.bytes, move.bytes));
     if (note.delivery == DeliveryMode::staged) {
-      incoming.base = port.slots.place();
+      incoming.base = port.slots.place(note.bytes);
     } else if (note.delivery == DeliveryMode::pull) {
       transport::FifoControl& control = *port.slots.view().control;
       incoming.mark = &control.receiver_borrows.value;
@@ -242,7 +242,7 @@ bool Launch::open_outgoing(LaneRun& run) {
   for (std::uint32_t i = 0; i < move.send.count; ++i) {
     SendPort& port = *run.ends->send[move.send[i]];
     Outgoing& outgoing = run.outgoing[i];
-    outgoing = {.base = port.slots.place()};
+    outgoing = {.base = port.slots.place(move.bytes)};
     if (port.carrier != nullptr) {
       if (wish != plan::Delivery::staged) open_by_wire(run, port, outgoing);
     } else if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&

@@ -303,7 +303,7 @@ void ShortRun::carry_out(const ShortLane& lane, const ShortAct& act) {
     const ReceivePort& port = *lane.receive[act.receive_first + i];
     const bool needs_room = !by_slots_ && act.lines > 1;
     std::byte* const room = needs_room ? operands_.data() + std::size_t{i} * act.bytes : nullptr;
-    arrived_[i] = by_slots_ ? port.slots.place() : port.lines.read(act.bytes, room);
+    arrived_[i] = by_slots_ ? port.slots.place(act.bytes) : port.lines.read(act.bytes, room);
   }
   for (std::uint32_t i = 0; i < act.part_count; ++i)
     reduce_part(lane, act, lane.parts[act.part_first + i]);
@@ -335,7 +335,7 @@ std::uint32_t ShortRun::add_sent(const ShortLane& lane, const ShortAct& act,
   targets_[0] = staging_.data() + part.message_offset;
   if (!by_slots_) return 1;
   for (std::uint32_t i = 0; i < act.send_count; ++i)
-    targets_[i] = lane.send[act.send_first + i]->slots.place() + part.message_offset;
+    targets_[i] = lane.send[act.send_first + i]->slots.place(act.bytes) + part.message_offset;
   return act.send_count;
 }
 

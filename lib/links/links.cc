@@ -227,7 +227,7 @@ Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
   }
   open = open && send.connection->ready();
   if (!open) return {};
-  exec::begin_to_send(send, receive);
+  exec::begin_to_send(send, receive, spreads_);
   return {};
 }
 

@@ -31,8 +31,12 @@ class Links {
         const transport::Probe& probe)
       : rank_(rank), membership_(membership), transports_(transports), probe_(probe) {}
 
-  // Of all links: before the first one opens. The same on all ranks.
-  void use_shape(const transport::FifoShape& shape) { shape_ = shape; }
+  // Of all links: before the first one opens. The shape is the same on all ranks. `spreads`: see
+  // SlotPool.
+  void use_shape(const transport::FifoShape& shape, bool spreads) {
+    shape_ = shape;
+    spreads_ = spreads;
+  }
   // Begins to open what `plan` needs and is not there.
   Status open(const plan::Plan& plan);
   // Goes on opening. `moved` says whether anything happened.
@@ -111,6 +115,7 @@ class Links {
   control::Membership& membership_;
   const TransportList& transports_;
   transport::FifoShape shape_;
+  bool spreads_ = false;
   const transport::Probe probe_;  // by which peers try to map this process's regions
   std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>> peer_memories_;  // by process
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;

@@ -33,17 +33,17 @@ class HostExchange final : public Exchange {
   void disarm() override;
 
   // While no batch is open: the port that takes all of the message at once, and the box that it
-  // would come to. Null: a batch has to carry it.
-  exec::SendPort* ready_to_send(const Transfer& transfer) {
+  // would come to. Null: a batch has to carry it, also if it takes more slots.
+  exec::SendPort* ready_to_send(const Transfer& transfer, std::uint32_t max_slots) {
     if (!is_near(transfer.peer) || !sending_.empty()) return nullptr;
     exec::SendPort* const port = near_[static_cast<std::size_t>(transfer.peer)].send;
-    return has_room(*port, transfer.bytes) ? port : nullptr;
+    return has_room(*port, transfer.bytes, max_slots) ? port : nullptr;
   }
-  Mailbox* ready_to_receive(const Transfer& transfer) {
+  Mailbox* ready_to_receive(const Transfer& transfer, std::uint32_t max_slots) {
     if (!is_near(transfer.peer) || !receives_.none_unfinished()) return nullptr;
     Mailbox* const box = near_[static_cast<std::size_t>(transfer.peer)].box;
     const transport::FifoShape& shape = box->port().slots.view().shape;
-    return box->is_clear() && fits(transfer.bytes, shape) ? box : nullptr;
+    return box->is_clear() && fits(transfer.bytes, shape, max_slots) ? box : nullptr;
   }
 
   bool is_near(int peer) const {

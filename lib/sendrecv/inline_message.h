@@ -64,13 +64,21 @@ inline void read_lines(transport::LineReader& lines, std::uint64_t bytes, std::b
   lines.release_lines(line);
 }
 
+// How many slots of one message are written before its receiver is told. More are read while others
+// are still written, unless both ends write first: then neither has time to read.
+inline constexpr std::uint32_t max_slots_one_way = 4;
+inline constexpr std::uint32_t max_slots_both_ways = 16;
+
 // Whether all of a message may be here at one time, and whether there is room for it now.
-constexpr bool fits(std::uint64_t bytes, const transport::FifoShape& shape) {
-  return payload_slots(bytes, shape) <= shape.slot_count;
+constexpr bool fits(std::uint64_t bytes, const transport::FifoShape& shape,
+                    std::uint32_t max_slots) {
+  return payload_slots(bytes, shape) <= std::min(shape.slot_count, max_slots);
 }
-inline bool has_room(exec::SendPort& port, std::uint64_t bytes) {
+inline bool has_room(exec::SendPort& port, std::uint64_t bytes, std::uint32_t max_slots) {
+  const transport::FifoShape& shape = port.slots.view().shape;
   if (!port.lines.has_credit(message_lines(bytes))) return false;
-  return is_inline(bytes) || port.slots.has_credit(payload_slots(bytes, port.slots.view().shape));
+  return is_inline(bytes) ||
+         (fits(bytes, shape, max_slots) && port.slots.has_credit(payload_slots(bytes, shape)));
 }
 
 // The payload in slots. There is room for it.

@@ -111,7 +111,7 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
   if (!arriving_) {
     offset = sizeof(TransferHead);
     if (note.bytes < offset) return malformed();
-    const auto head = transport::copied<TransferHead>(port_.slots.place());
+    const auto head = transport::copied<TransferHead>(port_.slots.place(note.bytes));
     if (note.bytes - offset > head.bytes) return malformed();
     GYRE_TRY(begin(head));
   }
@@ -123,7 +123,8 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
         .blame({peer_});
   std::byte* const place = place_for(message, part);
   const bool is_streamed = exec::is_streamed(message.head.bytes);
-  if (part > 0) kernels::copy_move(port_.slots.place() + offset, place, part, is_streamed);
+  if (part > 0)
+    kernels::copy_move(port_.slots.place(note.bytes) + offset, place, part, is_streamed);
   message.here += part;
   port_.slots.release();
   if (message.here < message.head.bytes) return {};
@@ -209,7 +210,8 @@ Mailbox::Taken Mailbox::take_payload_now(const Transfer& receive) {
   }
   port_.lines.release_lines(1);
   for (std::uint64_t slot = 0; slot < count; ++slot) {
-    kernels::copy_move(slots.place(), receive.output + slot * slot_bytes, part_of(slot));
+    kernels::copy_move(slots.place(part_of(slot)), receive.output + slot * slot_bytes,
+                       part_of(slot));
     slots.release();
   }
   return Taken::taken;

@@ -44,18 +44,17 @@ void Outbox::ship_lines(exec::SendPort& port) {
 // One after the other; the head in the first, if no line had it.
 void Outbox::ship_slot(exec::SendPort& port) {
   const Transfer& transfer = *open_.front().transfer;
-  std::byte* const place = port.slots.place();
-  std::uint64_t used = 0;
-  if (!std::exchange(is_begun_, true)) {
+  const std::uint64_t used = std::exchange(is_begun_, true) ? 0 : sizeof(TransferHead);
+  const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
+  const std::uint64_t part = std::min(slot_bytes - used, transfer.bytes - sent_);
+  std::byte* const place = port.slots.place(used + part);
+  if (used > 0) {
     const TransferHead head = head_of(transfer);
     std::memcpy(place, &head, sizeof head);
-    used = sizeof head;
     if (port.carrier != nullptr && transfer.bytes >= min_held_bytes)
       held_ = port.carrier->hold(transfer.input, transfer.bytes);
   }
-  const std::uint64_t slot_bytes = port.slots.view().shape.slot_bytes;
-  const std::uint64_t part = std::min(slot_bytes - used, transfer.bytes - sent_);
-  const transport::DeliveryMode delivery = fill(port, transfer, used, part);
+  const transport::DeliveryMode delivery = fill(port, place, used, part);
   sent_ += part;
   port.slots.commit(static_cast<std::uint32_t>(used + part),
                     transport::message_flag(port.slots.tail() + 1, transfer_signature), delivery);
@@ -73,10 +72,9 @@ void Outbox::settle_first(const exec::SendPort& port) {
 }
 
 // The next bytes, behind those of the slot that are used.
-transport::DeliveryMode Outbox::fill(exec::SendPort& port, const Transfer& transfer,
-                                     std::uint64_t used, std::uint64_t part) {
-  std::byte* const place = port.slots.place();
-  const std::byte* const from = transfer.input + sent_;
+transport::DeliveryMode Outbox::fill(exec::SendPort& port, std::byte* place, std::uint64_t used,
+                                     std::uint64_t part) {
+  const std::byte* const from = open_.front().transfer->input + sent_;
   if (held_ == nullptr || part < transport::min_lent_bytes) {
     kernels::copy_move(from, place + used, part);
     return transport::DeliveryMode::staged;

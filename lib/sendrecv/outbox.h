@@ -35,7 +35,7 @@ class Outbox {
   void ship_lines(exec::SendPort& port);
   void ship_slot(exec::SendPort& port);
   void settle_first(const exec::SendPort& port);
-  transport::DeliveryMode fill(exec::SendPort& port, const Transfer& transfer, std::uint64_t used,
+  transport::DeliveryMode fill(exec::SendPort& port, std::byte* place, std::uint64_t used,
                                std::uint64_t part);
 
   std::deque<PendingTransfer> open_;

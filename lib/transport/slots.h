@@ -66,7 +66,7 @@ struct SlotHeader {
   std::uint64_t flag;   // message_flag: sequence and signature of the call
   std::uint32_t bytes;  // length of the message
   DeliveryMode delivery;
-  SlotPlace place;  // of the slot; kernels have slots in order, and write 0
+  SlotPlace place;  // of the slot, or a MessagePlace; kernels have slots in order, and write 0
 };
 static_assert(sizeof(SlotHeader) == 16);
 
@@ -230,8 +230,10 @@ class SlotWriter {
     refresh();
     return tail_ + messages - head_seen_ <= view_.shape.slot_count;
   }
-  std::byte* place() const {
-    return pool_ == nullptr ? view_.slot(tail_) : pool_->at(pool_->next());
+  // Where the next message goes: without a pool, and in any case one of so many bytes.
+  std::byte* place() const { return view_.slot(tail_); }
+  std::byte* place(std::uint64_t bytes) const {
+    return pool_ == nullptr ? view_.slot(tail_) : pool_->at(pool_->next(bytes), bytes);
   }
   std::uint64_t tail() const { return tail_; }
   void commit(std::uint32_t bytes, std::uint64_t flag, DeliveryMode delivery) {
@@ -239,7 +241,7 @@ class SlotWriter {
     note.bytes = bytes;
     note.delivery = delivery;
     note.place = pool_ == nullptr ? static_cast<SlotPlace>(tail_ & (view_.shape.slot_count - 1))
-                                  : pool_->take();
+                                  : pool_->take(bytes).word();
     // Pairs with the acquire in SlotReader::look.
     std::atomic_ref(note.flag).store(flag, std::memory_order_release);
     // Pairs with the acquire in SlotReader::has_message.
@@ -254,11 +256,15 @@ class SlotWriter {
   }
   // For the slot of a message that this end has read: the one that it gives back. Both as the
   // message's fifo has them.
-  SlotPlace trade(SlotPlace read) {
+  SlotPlace trade(MessagePlace read) {
     if (!pool_->may_keep()) refresh();
-    return pool_->seen_from_peer(pool_->trade(pool_->seen_from_peer(read)));
+    read.slot = pool_->seen_from_peer(read.slot);
+    return pool_->seen_from_peer(pool_->trade(read));
   }
-  std::byte* slot(SlotPlace read) const { return pool_->at(pool_->seen_from_peer(read)); }
+  std::byte* read_place(MessagePlace read, std::uint64_t bytes) const {
+    read.slot = pool_->seen_from_peer(read.slot);
+    return pool_->at(read, bytes);
+  }
   const FifoView& view() const { return view_; }
 
  private:
@@ -311,9 +317,11 @@ class SlotReader {
     if (tail_seen_ == head_) ++tail_seen_;
     return MessageState::here;
   }
-  const std::byte* place() const {
-    const SlotPlace place = slot_place();
-    return back_ == nullptr ? view_.slot(place) : back_->slot(place);
+  // Of the next message: without a pool, and in any case one of so many bytes, a slot's at most.
+  const std::byte* place() const { return view_.slot(message_place().slot); }
+  const std::byte* place(std::uint64_t bytes) const {
+    const MessagePlace place = message_place();
+    return back_ == nullptr ? view_.slot(place.slot) : back_->read_place(place, bytes);
   }
   // A copy, read once: the peer may write it again at any time, also between a check and a use.
   // Of the next message, or of one that comes so much later.
@@ -336,13 +344,13 @@ class SlotReader {
 
  private:
   // Whatever the peer says, it is one of this link.
-  SlotPlace slot_place() const {
-    const SlotPlace said = std::atomic_ref(view_.note(head_).place).load(std::memory_order_relaxed);
-    return static_cast<SlotPlace>(said & (2 * view_.shape.slot_count - 1));
+  MessagePlace message_place() const {
+    const auto said = std::atomic_ref(view_.note(head_).place).load(std::memory_order_relaxed);
+    return MessagePlace::from(said, view_.shape.slot_count);
   }
   SlotPlace given_back() {
-    const SlotPlace place = slot_place();
-    return back_ == nullptr ? place : back_->trade(place);
+    const MessagePlace place = message_place();
+    return back_ == nullptr ? place.slot : back_->trade(place);
   }
 
   FifoView view_;

@@ -452,7 +452,7 @@ TEST_CASE("ends that do not fit are told what both called", "[p2p]") {
                                Misfit{100, gyreFloat, "receives 100 of float"},
                                Misfit{0, gyreInt32, "receives 0 of int32"}})
     on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
-      Ints data(200'000);
+      Ints data(1'000'000);  // more than a link holds
       if (rank == 1) {
         complaints.expect(
             gyreRecv(data.data(), misfit.count, misfit.type, 0, comm, nullptr) == gyreMismatch,

@@ -151,7 +151,7 @@ void Job::bind(int rank) {
         receive->slots = SlotReader(in);
         receive->lines = LineReader(in);
         send->shares_memory = receive->shares_memory = true;
-        exec::begin_to_send(*send, *receive);
+        exec::begin_to_send(*send, *receive, true);
         self.bound.send_ports.push_back(send.get());
         self.bound.receive_ports.push_back(receive.get());
       }

@@ -116,7 +116,8 @@ void Trial::ship() {
 bool Trial::ship_at_once(Sent& one) {
   const std::uint64_t bytes = one.head.bytes, slots = payload_slots(bytes, fifo_.view.shape);
   if (!port_.shares_memory || one.begun || next_ % 2 == 0 || is_inline(bytes)) return false;
-  if (!fits(bytes, fifo_.view.shape) || !lines_.has_credit(1) || !writer_.has_credit(slots))
+  if (!fits(bytes, fifo_.view.shape, max_slots_both_ways) || !lines_.has_credit(1) ||
+      !writer_.has_credit(slots))
     return false;
   std::vector<std::byte> payload(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
@@ -194,8 +195,8 @@ bool Trial::receive(fuzz::Input& input) {
   transfer.tag = tag == 3 ? any_tag : tag;
   transfer.source = &wanted.source;
   transfer.received_tag = &wanted.tag;
-  if ((how & 2) != 0 && port_.shares_memory && fits(bytes, fifo_.view.shape) && box_.is_clear() &&
-      receives_.none_unfinished())
+  if ((how & 2) != 0 && port_.shares_memory && fits(bytes, fifo_.view.shape, max_slots_both_ways) &&
+      box_.is_clear() && receives_.none_unfinished())
     return receive_now(wanted), true;
   wanted.batch.begin({&transfer, 1});
   const PendingTransfer pending{&transfer, &wanted.batch};

@@ -62,7 +62,7 @@ class Acts {
 // Of links whose slots change hands.
 void add_pooled_slots(Seeds& seeds) {
   constexpr std::uint8_t look = 3, commit = 3, drain = 2;
-  constexpr std::uint8_t pooled = 0x2a;
+  constexpr std::uint8_t pooled = 0x2a, in_parts = 0x40 | pooled;
   seeds.add("slots", "receive_places",
             Acts(receive, 0, pooled)
                 .note(128, 0, 3)
@@ -77,6 +77,25 @@ void add_pooled_slots(Seeds& seeds) {
                 .near(2)
                 .plain(look)
                 .plain(look));
+  seeds.add("slots", "receive_parts",
+            Acts(receive, 0, in_parts)
+                .note(8192, 0, 3 | 8 << 8)
+                .near(1)
+                .plain(look)
+                .note(8192, 0, 3 | 25 << 8)
+                .near(1)
+                .plain(look)
+                .note(32768, 0, 0xffff)
+                .near(1)
+                .plain(look));
+  seeds.add("slots", "send_parts",
+            Acts(send, 0, in_parts)
+                .plain(commit)
+                .plain(commit)
+                .near(2)
+                .plain(drain)
+                .plain(commit)
+                .plain(commit));
   seeds.add("slots", "send_places",
             Acts(send, 0, pooled)
                 .plain(commit)

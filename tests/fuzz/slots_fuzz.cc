@@ -19,7 +19,9 @@ constexpr std::uint64_t signature = 0xabcdef;
 FifoShape shape_of(std::uint8_t choice) {
   return {.slot_count = 1u << (choice & 3),
           .line_count = 1u << (choice >> 2 & 7),
-          .slot_bytes = (choice & 0x80) != 0 ? 256u : 128u};
+          .slot_bytes = (choice & 0x40) != 0   ? 4 * min_spread_bytes
+                        : (choice & 0x80) != 0 ? std::uint64_t{256}
+                                               : std::uint64_t{128}};
 }
 
 bool has_pool(std::uint8_t choice) { return (choice & 0x20) != 0; }
@@ -41,7 +43,7 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool poo
   SlotReader reader(view, first);
   // The other direction, for a link whose slots change hands.
   const fuzz::Fifo back(view.shape);
-  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.slot_bytes);
+  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.slot_bytes, true);
   SlotWriter writer(back.view, &pool);
   if (pooled) reader.trade_with(&writer);
   std::uint64_t sum = 0;
@@ -70,7 +72,7 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool poo
         const SlotHeader note = reader.note();
         if (note_fits(note, view.shape))
           sum += std::accumulate(
-              reader.place(), reader.place() + note.bytes, std::uint64_t{0},
+              reader.place(note.bytes), reader.place(note.bytes) + note.bytes, std::uint64_t{0},
               [](std::uint64_t a, std::byte b) { return a + std::to_integer<std::uint64_t>(b); });
         const std::uint64_t head = reader.head();
         reader.release();
@@ -85,7 +87,7 @@ void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool pooled
   const FifoView& view = fifo.view;
   view.control->tail.value = view.control->head.value = first;
   const fuzz::Fifo back(view.shape);
-  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.slot_bytes);
+  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.slot_bytes, true);
   SlotWriter writer = pooled && first == 0 ? SlotWriter(view, &pool) : SlotWriter(view, first);
   std::uint64_t released = first;  // the furthest that the peer could have meant
   const auto look = [&](std::uint64_t head) {
@@ -109,11 +111,13 @@ void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool pooled
         if (credit && writer.tail() - released >= view.shape.slot_count) look(head);
         GYRE_DEMAND(!credit || writer.tail() - released < view.shape.slot_count);
         if (!credit) break;
-        std::memset(writer.place(), 0x5a, view.shape.slot_bytes);
+        // Of a pool's, shorter ones begin anywhere in their slots.
+        const std::uint64_t bytes = view.shape.slot_bytes >> (writer.tail() % 8);
+        std::memset(writer.place(bytes), 0x5a, bytes);
         const std::uint64_t tail = writer.tail();
-        writer.commit(static_cast<std::uint32_t>(view.shape.slot_bytes), 1, DeliveryMode::staged);
+        writer.commit(static_cast<std::uint32_t>(bytes), 1, DeliveryMode::staged);
         GYRE_DEMAND(writer.tail() == tail + 1 && view.control->tail.value == tail + 1);
-        GYRE_DEMAND(view.note(tail).bytes == view.shape.slot_bytes);
+        GYRE_DEMAND(view.note(tail).bytes == bytes);
       }
     }
   }

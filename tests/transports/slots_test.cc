@@ -115,7 +115,7 @@ int exchange_lines(const FifoShape& shape, std::uint64_t seed, std::uint64_t fir
 // One end of a link whose slots change hands.
 struct PooledEnd {
   PooledEnd(const FifoView& out, const FifoView& in)
-      : pool(out.slots, in.slots, out.shape.slot_count, out.shape.slot_bytes),
+      : pool(out.slots, in.slots, out.shape.slot_count, out.shape.slot_bytes, true),
         writer(out, &pool),
         reader(in) {
     reader.trade_with(&writer);
@@ -124,12 +124,12 @@ struct PooledEnd {
   PooledEnd& operator=(const PooledEnd&) = delete;
 
   void send(std::uint32_t bytes, std::uint64_t number) {
-    fill(writer.place(), bytes, number);
+    fill(writer.place(bytes), bytes, number);
     writer.commit(bytes, message_flag(writer.tail() + 1, signature), DeliveryMode::staged);
   }
   bool takes(std::uint32_t bytes, std::uint64_t number) {
     const SlotHeader note = reader.note();
-    const bool is_right = note.bytes == bytes && is_filled(reader.place(), bytes, number);
+    const bool is_right = note.bytes == bytes && is_filled(reader.place(bytes), bytes, number);
     reader.release();
     return is_right;
   }
@@ -170,7 +170,8 @@ TEST_CASE("slots that change hands carry every message both ways", "[slots]") {
   const std::uint32_t count = GENERATE(1U, 2U, 4U, 16U);
   const std::size_t burst = GENERATE(std::size_t{1}, std::size_t{3}, std::size_t{16});
   CAPTURE(seed, count, burst);
-  CHECK(exchange_pooled({count, 2, 1024}, seed, burst) == 0);
+  const std::uint64_t slot_bytes = GENERATE(1024, 4 * min_spread_bytes);
+  CHECK(exchange_pooled({count, 2, slot_bytes}, seed, burst) == 0);
 }
 
 TEST_CASE("an end writes its next message where it has read the last one", "[slots]") {
@@ -183,12 +184,53 @@ TEST_CASE("an end writes its next message where it has read the last one", "[slo
     a.send(700, 2 * round);
     b.send(900, 2 * round + 1);
     REQUIRE((a.reader.has_message() && b.reader.has_message()));
-    const std::byte* const read_by_a = a.reader.place();
-    const std::byte* const read_by_b = b.reader.place();
+    const std::byte* const read_by_a = a.reader.place(900);
+    const std::byte* const read_by_b = b.reader.place(700);
     CHECK(a.takes(900, 2 * round + 1));
     CHECK(b.takes(700, 2 * round));
-    CHECK(a.writer.place() == read_by_a);
-    CHECK(b.writer.place() == read_by_b);
+    CHECK(a.writer.place(700) == read_by_a);
+    CHECK(b.writer.place(900) == read_by_b);
+  }
+}
+
+TEST_CASE("messages of one way lie at all parts of their slots before a place comes again",
+          "[slots]") {
+  constexpr std::uint32_t bytes = min_spread_bytes;
+  const FifoShape shape{4, 2, 4 * bytes};
+  const auto there = make_fifo(shape), back = make_fifo(shape);
+  PooledEnd a(there->view, back->view), b(back->view, there->view);
+  std::vector<const std::byte*> places;
+  // A slot a message and four parts each, as the other direction's slots come to be used too.
+  constexpr std::uint64_t distinct = 4 * 4;
+  for (std::uint64_t number = 0; number < 4 * distinct; ++number) {
+    CAPTURE(number);
+    REQUIRE(a.writer.has_credit());
+    places.push_back(a.writer.place(bytes));
+    a.send(bytes, number);
+    REQUIRE(b.reader.has_message());
+    CHECK(b.takes(bytes, number));
+    const std::size_t before = std::min<std::size_t>(number, distinct - 1);
+    CHECK(std::count(places.end() - 1 - static_cast<std::ptrdiff_t>(before), places.end() - 1,
+                     places.back()) == 0);
+  }
+}
+
+TEST_CASE("an end that reads a part of a slot writes its next message there", "[slots]") {
+  constexpr std::uint32_t bytes = min_spread_bytes;
+  const FifoShape shape{2, 2, 4 * bytes};
+  const auto there = make_fifo(shape), back = make_fifo(shape);
+  PooledEnd a(there->view, back->view), b(back->view, there->view);
+  for (std::uint64_t number = 0; number < 9; ++number) {
+    REQUIRE(a.writer.has_credit());
+    a.send(bytes, number);
+    REQUIRE(b.reader.has_message());
+    const std::byte* const read = b.reader.place(bytes);
+    CHECK(b.takes(bytes, number));
+    REQUIRE(b.writer.has_credit());
+    CHECK(b.writer.place(bytes) == read);
+    b.send(bytes, number);
+    REQUIRE(a.reader.has_message());
+    CHECK(a.takes(bytes, number));
   }
 }
 
@@ -342,13 +384,15 @@ TEST_CASE("no word in the memory leads an end out of its fifo", "[slots]") {
 }
 
 TEST_CASE("no word in the memory leads an end out of the slots of its link", "[slots]") {
-  const FifoShape shape{4, 8, 128};
+  const FifoShape shape{4, 8, 4 * min_spread_bytes};
   const auto there = make_fifo(shape), back = make_fifo(shape);
   PooledEnd end(there->view, back->view);
-  const auto is_within = [&](const std::byte* place) {
+  const auto is_within = [&](const std::byte* place, std::uint64_t bytes) {
     return std::ranges::any_of(
         std::array{there->view.slots, back->view.slots}, [&](const std::byte* slots) {
-          return place >= slots && place + shape.slot_bytes <= slots + 4 * shape.slot_bytes;
+          return place >= slots && place + bytes <= slots + 4 * shape.slot_bytes &&
+                 static_cast<std::uint64_t>(place - slots) % shape.slot_bytes + bytes <=
+                     shape.slot_bytes;
         });
   };
   std::mt19937_64 random(10);
@@ -359,13 +403,15 @@ TEST_CASE("no word in the memory leads an end out of the slots of its link", "[s
     if (i % 3 == 0) there->view.control->head.value = lie;
     there->view.released(random()).store(static_cast<SlotPlace>(random()));
     back->view.note(end.reader.head()).place = static_cast<SlotPlace>(random());
+    const std::uint64_t bytes = random() % (shape.slot_bytes + 1);
     if (end.reader.has_message()) {
-      REQUIRE(is_within(end.reader.place()));
+      REQUIRE(is_within(end.reader.place(bytes), bytes));
       if (i % 5 == 0) end.reader.release(), ++released;
     }
     if (!end.writer.has_credit()) continue;
-    REQUIRE(is_within(end.writer.place()));
-    if (i % 7 == 0) end.writer.commit(1, 0, DeliveryMode::staged), ++committed;
+    REQUIRE(is_within(end.writer.place(bytes), bytes));
+    if (i % 7 == 0)
+      end.writer.commit(static_cast<std::uint32_t>(bytes), 0, DeliveryMode::staged), ++committed;
   }
   CHECK(committed > 4);
   CHECK(released > 4);

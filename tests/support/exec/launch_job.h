@@ -218,7 +218,7 @@ class Job {
     receive->slots = transport::SlotReader(receive->connection->fifo());
     receive->lines = transport::LineReader(receive->connection->fifo());
     send->shares_memory = receive->shares_memory = connector_ == nullptr;
-    exec::begin_to_send(*send, *receive);
+    exec::begin_to_send(*send, *receive, true);
     sends_.push_back(std::move(send));
     receives_.push_back(std::move(receive));
     return {sends_.back().get(), receives_.back().get()};
