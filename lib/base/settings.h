@@ -34,6 +34,7 @@ struct Settings {
   std::string socket_interface;
   std::string socket_family = "ANY";
   std::string tcp_security = "ticket";
+  std::string cma = "auto";
   static constexpr std::int64_t max_tcp_sockets = 8;
   std::int64_t tcp_sockets = 1;  // of a connection
   bool tcp_checksum = false;

@@ -150,9 +150,9 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
       "version=8 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
-      "first={}",
+      "cma={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
-      state_.options.reproducible, settings.tcp_security, settings.tcp_checksum,
+      state_.options.reproducible, settings.tcp_security, settings.tcp_checksum, settings.cma,
       settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
   std::string announcement;
@@ -222,6 +222,9 @@ void HostBackend::settle_shape() {
   if (tuning_.uses_alone(topology::Medium::sockets) && !is_set)
     shape.slot_bytes = tuning_.lent_bytes = socket_slot_bytes;
   links_->use_shape(shape, is_long);
+  const std::string& cma = state_.options.settings.cma;
+  may_copy_ = cma == "1" || (cma == "auto" && tuning_.maps_all() && !all_have_processors());
+  links_->use_copies(may_copy_);
 }
 
 // Whether each rank of one host has a processor of its own.
@@ -325,9 +328,14 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   const plan::Plan& plan = *bound.chosen.plan;
   if (!bound.plan->is_open) bound.plan->bound = links_->bind(plan);
   bound.plan->is_open = true;
-  bound.binding.bind(request, plan,
-                     tune::piece_bytes(tuning_, bound.chosen.choice.protocol, bound.chosen.bytes,
-                                       plan.chunk_count()));
+  const tune::Choice& choice = bound.chosen.choice;
+  bound.copies = may_copy_ && request.collective == plan::Collective::scatter &&
+                 choice.protocol == plan::Protocol::direct;
+  const std::uint64_t piece =
+      bound.copies
+          ? tune::copied_piece_bytes(tuning_, bound.chosen.bytes)
+          : tune::piece_bytes(tuning_, choice.protocol, bound.chosen.bytes, plan.chunk_count());
+  bound.binding.bind(request, plan, piece);
   exec::Call& call = bound.call;
   call = {};
   call.geometry = bound.binding.geometry();
@@ -385,12 +393,23 @@ void HostBackend::take_over(const Request& request, std::uint64_t sequence) {
   has_told_refusal_ = false;
 }
 
+// In a region that peers map, or where they copy from.
+transport::RegionPlace HostBackend::place_of_input(const BoundCall& bound) const {
+  const exec::Call& call = bound.call;
+  const transport::RegionPlace place = regions_.find(call.input, call.input_bytes);
+  if (place.region != transport::region_staged || !bound.copies ||
+      !transport::can_be_copied(call.input, call.input_bytes))
+    return place;
+  return {.region = transport::region_copied,
+          .offset = reinterpret_cast<std::uintptr_t>(call.input)};
+}
+
 Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence, bool) {
   prepare(request, sequence);
   exec::Call& call = current_->call;
   if (call.protocol == plan::Protocol::direct && !is_one_process_) {
     call.input_place = call.output_place = {};
-    if (call.input != nullptr) call.input_place = regions_.find(call.input, call.input_bytes);
+    if (call.input != nullptr) call.input_place = place_of_input(*current_);
     if (call.output != nullptr) call.output_place = regions_.lend(call.output, call.output_bytes);
   }
   launch_.begin(current_->plan->bound, call);

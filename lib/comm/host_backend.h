@@ -127,7 +127,9 @@ class HostBackend final : public Backend {
     std::vector<std::byte> scratch;
     CallRecord made_for;          // sequence 0: for nothing that may come again
     std::uint64_t signature = 0;  // without the history
+    bool copies = false;          // receivers, from where the root's input lies
   };
+  transport::RegionPlace place_of_input(const BoundCall& bound) const;
   std::size_t place_of(const BoundCall& one) const {
     return static_cast<std::size_t>(&one - bound_calls_.data());
   }
@@ -152,6 +154,7 @@ class HostBackend final : public Backend {
   RepeatableCalls repeatable_;  // at the same places
   exec::Launch launch_;
   bool is_one_process_ = false;    // all ranks are of this one
+  bool may_copy_ = false;          // peers, from what callers lend
   bool is_running_ = false;        // the launch; else links open
   bool has_told_refusal_ = false;  // of pages that cannot be withdrawn now
   std::byte barrier_byte_{};

@@ -190,7 +190,10 @@ void Launch::perform(LaneRun& run) {
 void Launch::perform_in_loans(LaneRun& run) {
   const GiveBackGuard at_the_end(run);
   if (!open_incoming(run) || !open_outgoing(run)) return;
-  if (run.stealing.own != StealState::OwnPiece::done) move_pieces(run);
+  if (run.stealing.own != StealState::OwnPiece::done) {
+    if (!copy_incoming(run)) return;
+    move_pieces(run);
+  }
   if (was_lent(run)) close_messages(run);
 }
 
@@ -218,7 +221,9 @@ bool Launch::open_incoming(LaneRun& run) {
       auto reached = borrowed(loan, port.same_address_space, port.peer_memory);
       if (!reached.ok()) return fail_shortage(port.peer, std::move(reached).status());
       incoming.base = *reached;
-      if (incoming.base == nullptr || !stays_within(run, loan.bytes, true))
+      if (port.copies && loan.region == transport::region_copied) incoming.remote = loan.offset;
+      const bool is_reached = incoming.base != nullptr || incoming.remote != 0;
+      if (!is_reached || !stays_within(run, loan.bytes, true))
         return fail_pull(port, control.sender_grant);
       incoming.in_input_layout = true;
     } else if (note.delivery != DeliveryMode::push) {
@@ -246,7 +251,7 @@ bool Launch::open_outgoing(LaneRun& run) {
     if (port.carrier != nullptr) {
       if (wish != plan::Delivery::staged) open_by_wire(run, port, outgoing);
     } else if (wish == plan::Delivery::pull && move.step->local == plan::Buffer::input &&
-               pulls_from_us(port)) {
+               pulls_from_us(port, move.bytes)) {
       outgoing = {.delivery = DeliveryMode::pull};
       port.pulled = true;
     } else if (wish == plan::Delivery::push) {

@@ -57,8 +57,9 @@ class Launch {
 
  private:
   struct Incoming {
-    const std::byte* base = nullptr;             // null: pushed to its place already
-    bool in_input_layout = false;                // pulled: pieces lie as in the sender's input
+    const std::byte* base = nullptr;  // null: pushed to its place already
+    std::uint64_t remote = 0;      // pulled, and not mapped here: the address in the peer's process
+    bool in_input_layout = false;  // pulled: pieces lie as in the sender's input
     std::atomic<std::uint64_t>* mark = nullptr;  // set while the sender's buffer is in use
     const transport::Grant* grant = nullptr;     // by which it is lent
   };
@@ -81,6 +82,7 @@ class Launch {
     std::vector<const void*> sources;
     std::vector<void*> targets;
     std::vector<std::byte> product;  // of the own operand with the pre-op, as peers receive theirs
+    std::vector<std::byte> copied;   // messages that were copied from their senders' memory
     // Of a shared step, see work_stealing.h.
     StealState stealing;
   };
@@ -101,8 +103,8 @@ class Launch {
   };
 
   void lend_buffers();
-  void lend(transport::Grant& grant, bool same_address_space, bool maps_peer, const void* buffer,
-            std::uint64_t bytes, const transport::RegionPlace& place) const;
+  void lend(transport::Grant& grant, bool same_address_space, std::uint32_t reach,
+            const void* buffer, std::uint64_t bytes, const transport::RegionPlace& place) const;
   Result<std::byte*> borrowed(const transport::Loan& loan, bool same_address_space,
                               transport::PeerMemory* memory) const;
   bool borrow(transport::Grant& grant, std::atomic<std::uint64_t>& mark) const;
@@ -110,7 +112,9 @@ class Launch {
   static void give_back(LaneRun& run);
   bool stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input) const;
   std::uint64_t lent_place(const LaneRun& run, const plan::Piece& piece, bool in_input) const;
-  bool pulls_from_us(SendPort& port) const;
+  bool pulls_from_us(SendPort& port, std::uint64_t bytes) const;
+  bool copy_incoming(LaneRun& run);
+  bool copy_message(LaneRun& run, const ReceivePort& port, Incoming& incoming, std::byte* room);
   void hold_for(SendPort& port) const;
   void lend_by_wire(ReceivePort& port, plan::Stored stored) const;
   bool lands(const LaneRun& run, const SendPort& port) const;

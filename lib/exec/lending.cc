@@ -4,6 +4,17 @@
 namespace gyre::exec {
 namespace {
 
+// Less is in slots sooner than the kernel has looked the memory up.
+constexpr std::uint64_t min_copied_bytes = 16 << 10;
+
+std::uint32_t reach_of(const SendPort& port) {
+  return port.peer_memory != nullptr ? transport::reach_by_mapping : 0;
+}
+std::uint32_t reach_of(const ReceivePort& port) {
+  const bool maps = port.peer_memory != nullptr && port.peer_memory->maps();
+  return (maps ? transport::reach_by_mapping : 0) | (port.copies ? transport::reach_by_copying : 0);
+}
+
 void drop_holds(const BoundPlan& bound) {
   for (SendPort* port : bound.send_ports) {
     port->input_hold.reset();
@@ -13,10 +24,10 @@ void drop_holds(const BoundPlan& bound) {
 
 }  // namespace
 
-void Launch::lend(transport::Grant& grant, bool same_address_space, bool maps_peer,
+void Launch::lend(transport::Grant& grant, bool same_address_space, std::uint32_t reach,
                   const void* buffer, std::uint64_t bytes,
                   const transport::RegionPlace& place) const {
-  transport::Loan loan{.bytes = bytes, .signature = call_->signature, .maps_peer = maps_peer};
+  transport::Loan loan{.bytes = bytes, .signature = call_->signature, .reach = reach};
   if (lends_ && buffer != nullptr && same_address_space) {
     loan.region = transport::region_same_process;
     loan.offset = reinterpret_cast<std::uintptr_t>(buffer);
@@ -39,8 +50,8 @@ void Launch::lend_buffers() {
     if (port->carrier != nullptr)
       hold_for(*port);
     else
-      lend(port->slots.view().control->sender_grant, port->same_address_space,
-           port->peer_memory != nullptr, call_->input, call_->input_bytes, call_->input_place);
+      lend(port->slots.view().control->sender_grant, port->same_address_space, reach_of(*port),
+           call_->input, call_->input_bytes, call_->input_place);
   }
   for (std::size_t i = 0; i < bound_->receive_ports.size(); ++i) {
     ReceivePort* const port = bound_->receive_ports[i];
@@ -49,8 +60,8 @@ void Launch::lend_buffers() {
       continue;
     }
     transport::FifoControl& control = *port->slots.view().control;
-    lend(control.receiver_grant, port->same_address_space, port->peer_memory != nullptr,
-         call_->output, call_->output_bytes, call_->output_place);
+    lend(control.receiver_grant, port->same_address_space, reach_of(*port), call_->output,
+         call_->output_bytes, call_->output_place);
     transport::ring_if_sleeping(control.sender_bell);
   }
 }
@@ -120,7 +131,7 @@ Result<std::byte*> Launch::borrowed(const transport::Loan& loan, bool same_addre
   if (loan.region == transport::region_staged) return nothing;
   if (loan.region == transport::region_same_process)
     return same_address_space ? reinterpret_cast<std::byte*>(loan.offset) : nothing;
-  if (memory == nullptr) return nothing;
+  if (loan.region == transport::region_copied || memory == nullptr) return nothing;
   return memory->at(loan, call_->sequence);
 }
 
@@ -142,13 +153,48 @@ bool Launch::stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input
 }
 
 // Whether the receiver can read our input where it lies. Another process says so in its grants.
-bool Launch::pulls_from_us(SendPort& port) const {
+bool Launch::pulls_from_us(SendPort& port, std::uint64_t bytes) const {
   if (!lends_ || call_->pre_scalar != nullptr) return false;
   if (port.same_address_space) return true;
   const transport::Grant& grant = port.slots.view().control->receiver_grant;
-  if (!port.peer_maps_us && grant.sequence.load(std::memory_order_acquire) != 0)
-    port.peer_maps_us = grant.read().maps_peer != 0;
-  return port.peer_maps_us && call_->input_place.region != transport::region_staged;
+  if (port.peers_reach == 0 && grant.sequence.load(std::memory_order_acquire) != 0)
+    port.peers_reach = grant.read().reach;
+  if (call_->input_place.region == transport::region_copied)
+    return (port.peers_reach & transport::reach_by_copying) != 0 && bytes >= min_copied_bytes;
+  return (port.peers_reach & transport::reach_by_mapping) != 0 &&
+         call_->input_place.region != transport::region_staged;
+}
+
+// Straight into the output, what is only stored there; else to memory of the lane.
+bool Launch::copy_incoming(LaneRun& run) {
+  const plan::Move& move = run.move;
+  const bool is_stored = move.step->store == plan::Buffer::output && !move.step->reduces();
+  for (std::uint32_t i = 0; i < move.recv.count; ++i) {
+    Incoming& incoming = run.incoming[i];
+    if (incoming.remote == 0) continue;
+    const std::size_t room = move.recv.count * move.bytes;
+    if (!is_stored && run.copied.size() < room) run.copied.resize(room);
+    std::byte* const place = is_stored ? nullptr : run.copied.data() + i * move.bytes;
+    if (!copy_message(run, *run.ends->recv[move.recv[i]], incoming, place)) return false;
+    incoming.base = place;
+    incoming.in_input_layout = false;
+  }
+  return true;
+}
+
+bool Launch::copy_message(LaneRun& run, const ReceivePort& port, Incoming& incoming,
+                          std::byte* room) {
+  plan::PieceWalk walk(run.move);
+  for (plan::Piece piece; walk.next(piece);) {
+    std::byte* const target =
+        room != nullptr ? room + piece.message_offset : call_->output + piece.store_offset;
+    Status copied =
+        port.peer_memory->copy(incoming.remote + lent_place(run, piece, true), piece.bytes, target);
+    if (copied.ok()) continue;
+    error_ = std::move(copied).blame({port.peer});
+    return false;
+  }
+  return true;
 }
 
 // ------------------------------------------------------------------------------ by a wire

@@ -229,8 +229,10 @@ bool Launch::open_aside(const LaneRun& run, std::uint32_t chunk, std::uint64_t r
     const StealState::PeerBuffers& place = run.stealing.places[link];
     transport::FifoControl& theirs = *run.ends->recv[link]->slots.view().control;
     transport::FifoControl& ours = *run.ends->send[link]->slots.view().control;
-    aside_.incoming[link] = {place.input, true, &theirs.receiver_borrows.value,
-                             &theirs.sender_grant};
+    aside_.incoming[link] = {.base = place.input,
+                             .in_input_layout = true,
+                             .mark = &theirs.receiver_borrows.value,
+                             .grant = &theirs.sender_grant};
     aside_.outgoing[link] = {.base = place.output,
                              .delivery = transport::DeliveryMode::push,
                              .mark = &ours.sender_borrows.value};

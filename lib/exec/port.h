@@ -17,8 +17,8 @@ struct SendPort {
   // The peer's user memory: by plain address, by mapping its regions, or not at all (null).
   bool same_address_space = false;
   transport::PeerMemory* peer_memory = nullptr;
-  bool pulled = false;        // of this call: the receiver reads our input where it lies
-  bool peer_maps_us = false;  // the peer has said that it can map our regions
+  bool pulled = false;            // of this call: the receiver reads our input where it lies
+  std::uint32_t peers_reach = 0;  // reach_by_...: how the peer has said that it reaches our memory
   // Null: the wire, if there is one, reaches no user memory.
   transport::Carrier* carrier = nullptr;
   std::shared_ptr<const void> input_hold, output_hold;  // of this call: what the wire may read
@@ -34,7 +34,9 @@ struct ReceivePort {
   int channel = 0;
   bool shares_memory = false;
   bool same_address_space = false;
+  // That it maps, or that is read only by copying (`copies`).
   transport::PeerMemory* peer_memory = nullptr;
+  bool copies = false;
   transport::Carrier* carrier = nullptr;
   std::unique_ptr<transport::Connection> connection;
   transport::SlotReader slots;

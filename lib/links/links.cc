@@ -183,7 +183,7 @@ Status Links::connect(PendingConnection& opening, const control::MessageBytes& m
   port->channel = opening.key.second;
   port->same_address_space = back.same_address_space = connection->same_address_space();
   if (!port->same_address_space && transport.reach(identity_of(peer)).maps_slots)
-    port->peer_memory = back.peer_memory = memory_of(peer, said->probe);
+    reach_memory(*port, back, memory_of(peer, said->probe));
   port->carrier = connection->carrier();
   port->shares_memory = !connection->needs_progress();
   port->connection = std::move(connection);
@@ -191,7 +191,18 @@ Status Links::connect(PendingConnection& opening, const control::MessageBytes& m
   return {};
 }
 
-// Whether this process can map the peer's regions is found out once for each process.
+void Links::reach_memory(exec::SendPort& send, exec::ReceivePort& receive,
+                         transport::PeerMemory* memory) const {
+  if (memory == nullptr) return;
+  if (memory->maps()) send.peer_memory = memory;
+  receive.copies = copies_ && memory->copies();
+  if (memory->maps() || receive.copies) receive.peer_memory = memory;
+  if (copies_ && !memory->copies())
+    log_info(Subsystem::shm, "the kernel copies nothing from the memory of rank {} for this one",
+             send.peer);
+}
+
+// Whether this process reaches the peer's memory is found out once for each process.
 transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe) {
   const std::uint32_t process =
       membership_.roster().process_of_rank[static_cast<std::size_t>(peer)];

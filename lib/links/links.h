@@ -37,6 +37,9 @@ class Links {
     shape_ = shape;
     spreads_ = spreads;
   }
+  // Whether long messages are copied from where they lie in the peer's memory: before the first
+  // link opens.
+  void use_copies(bool copies) { copies_ = copies; }
   // Begins to open what `plan` needs and is not there.
   Status open(const plan::Plan& plan);
   // Goes on opening. `moved` says whether anything happened.
@@ -107,6 +110,8 @@ class Links {
   Status open_one(const Key& key, std::optional<control::MessageBytes> message);
   Status connect(PendingConnection& opening, const control::MessageBytes& message);
   transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
+  void reach_memory(exec::SendPort& send, exec::ReceivePort& receive,
+                    transport::PeerMemory* memory) const;
   exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to
   Status check_sendable(const Key& key) const;
   Status advance_one(PendingConnection& opening, bool& moved, bool& open);
@@ -116,6 +121,7 @@ class Links {
   const TransportList& transports_;
   transport::FifoShape shape_;
   bool spreads_ = false;
+  bool copies_ = false;
   const transport::Probe probe_;  // by which peers try to map this process's regions
   std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>> peer_memories_;  // by process
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;

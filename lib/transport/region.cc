@@ -1,5 +1,6 @@
 #include "lib/transport/region.h"
 
+#include "lib/base/clock.h"
 #include "lib/base/descriptor_mark.h"
 #include "lib/base/file_size.h"
 #include "lib/base/log.h"
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace gyre::transport {
@@ -232,9 +234,27 @@ Status RegionTable::withdraw(const void* memory) {
 Probe RegionTable::probe() {
   const std::lock_guard lock(mutex_);
   if (!probe_.has_value()) probe_ = make_file(page_bytes);
-  if (!probe_.has_value()) return {};
-  return {static_cast<std::uint32_t>(getpid()), static_cast<std::uint32_t>(probe_.get()),
-          inode_of(probe_.get())};
+  if (probed_word_ == nullptr) {
+    // Anything that is not likely to lie at that address of another process.
+    const auto now = static_cast<std::uint64_t>(SystemClock::read());
+    probed_word_ = std::make_unique<std::uint64_t>(now * 0x9e3779b97f4a7c15);
+  }
+  Probe probe{.pid = static_cast<std::uint32_t>(getpid()),
+              .word_address = reinterpret_cast<std::uintptr_t>(probed_word_.get()),
+              .word = *probed_word_};
+  if (!probe_.has_value()) return probe;
+  probe.descriptor = static_cast<std::uint32_t>(probe_.get());
+  probe.inode = inode_of(probe_.get());
+  return probe;
+}
+
+bool can_be_copied(const void* memory, std::uint64_t bytes) {
+  if (bytes == 0) return false;
+  char copies[2];
+  auto* const first = static_cast<char*>(const_cast<void*>(memory));
+  const iovec to[] = {{&copies[0], 1}, {&copies[1], 1}};
+  const iovec from[] = {{first, 1}, {first + bytes - 1, 1}};
+  return process_vm_readv(getpid(), to, 2, from, 2, 0) == 2;
 }
 
 // No file if it is not the one that is meant; an error if this process may open no more.
@@ -256,10 +276,34 @@ Result<FileDescriptor> PeerMemory::open_file(std::uint32_t pid, std::uint32_t de
 
 std::unique_ptr<PeerMemory> PeerMemory::open(const Probe& probe) {
   std::uint64_t bytes = 0;
-  if (probe.inode == 0) return nullptr;
-  const auto file = open_file(probe.pid, probe.descriptor, probe.inode, &bytes);
-  if (!file.ok() || !file->has_value()) return nullptr;
-  return std::unique_ptr<PeerMemory>(new PeerMemory(probe.pid));
+  bool maps = false;
+  if (probe.inode != 0) {
+    const auto file = open_file(probe.pid, probe.descriptor, probe.inode, &bytes);
+    maps = file.ok() && file->has_value();
+  }
+  std::unique_ptr<PeerMemory> memory(new PeerMemory(probe.pid, maps));
+  std::uint64_t word = 0;
+  memory->copies_ =
+      probe.word != 0 &&
+      memory->copy(probe.word_address, sizeof word, reinterpret_cast<std::byte*>(&word)).ok() &&
+      word == probe.word;
+  return memory->maps_ || memory->copies_ ? std::move(memory) : nullptr;
+}
+
+Status PeerMemory::copy(std::uint64_t address, std::uint64_t bytes, std::byte* target) const {
+  while (bytes > 0) {
+    const iovec to{target, bytes};
+    const iovec from{reinterpret_cast<void*>(address), bytes};
+    const ssize_t done = process_vm_readv(static_cast<pid_t>(pid_), &to, 1, &from, 1, 0);
+    if (done <= 0)
+      return Status(Code::RemoteError, fmt::format("copying {} bytes from process {}: {}", bytes,
+                                                   pid_, done < 0 ? strerror(errno) : "none came"));
+    const auto copied = static_cast<std::uint64_t>(done);
+    bytes -= copied;
+    target += copied;
+    address += copied;
+  }
+  return {};
 }
 
 bool PeerMemory::has_ended() const {

@@ -3,8 +3,10 @@
 // The peer checks that it is the right file, and keeps it mapped.
 //
 //   RegionTable   what this process has allocated
-//   Probe         a page by which a peer finds out whether it can open this process's regions
-//   PeerMemory    another process's regions, as mapped here
+//   Probe         a page by which a peer finds out whether it can open this process's regions, and
+//   a
+//                 word by which it finds out whether the kernel copies from this process's memory
+//   PeerMemory    another process's regions, as mapped here, and copies from the rest of its memory
 #pragma once
 
 #include "lib/base/owned.h"
@@ -33,7 +35,13 @@ struct Probe {
   std::uint32_t pid = 0;
   std::uint32_t descriptor = 0;
   std::uint64_t inode = 0;
+  std::uint64_t word_address = 0;
+  std::uint64_t word = 0;
 };
+
+// Whether the kernel would copy these bytes of this process for another one: not those that it maps
+// of a device. Looks at the first and the last.
+bool can_be_copied(const void* memory, std::uint64_t bytes);
 
 // Any thread.
 class RegionTable {
@@ -93,6 +101,7 @@ class RegionTable {
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, Region> regions_;  // by their end, so that upper_bound finds the owner
   FileDescriptor probe_;
+  std::unique_ptr<std::uint64_t> probed_word_;
   MemoryWatchers watchers_;
 };
 
@@ -102,8 +111,15 @@ class RegionTable {
 // time.
 class PeerMemory {
  public:
-  // Null if the peer's files cannot be opened here.
+  // Null if the peer's memory is out of reach: it neither maps nor copies.
   static std::unique_ptr<PeerMemory> open(const Probe& probe);
+  // Whether the peer's files can be opened here.
+  bool maps() const { return maps_; }
+  // Whether the kernel copies from its memory (process_vm_readv): as it lets a debugger do.
+  bool copies() const { return copies_; }
+  // From an address in the peer's process. An error if it is not the peer's, or the peer is no
+  // more.
+  Status copy(std::uint64_t address, std::uint64_t bytes, std::byte* target) const;
   // The memory that a peer lends; null if it is not what the peer says, and an error if this
   // process lacks what it takes to map it. It stays there until the number of the call that uses it
   // is another one.
@@ -122,13 +138,15 @@ class PeerMemory {
   // More only where one call uses more.
   static constexpr std::size_t max_mapped = 16;
 
-  explicit PeerMemory(std::uint32_t pid) : pid_(pid) {}
+  PeerMemory(std::uint32_t pid, bool maps) : pid_(pid), maps_(maps) {}
   static Result<FileDescriptor> open_file(std::uint32_t pid, std::uint32_t descriptor,
                                           std::uint64_t inode, std::uint64_t* bytes);
   Result<MappedRegion*> map(const Loan& loan, std::uint64_t call);
   void make_room(std::uint64_t call);
 
   const std::uint32_t pid_;
+  const bool maps_;
+  bool copies_ = false;
   std::vector<MappedRegion> mapped_;
   std::uint64_t uses_ = 0;
 };

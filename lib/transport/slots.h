@@ -86,12 +86,12 @@ T copied(const std::byte* from) {
 
 // Where a user buffer lies that one end lends to the other.
 struct Loan {
-  std::uint64_t region = 0;  // 0: staged, nothing is lent; 1: plain address; else an inode
+  std::uint64_t region = 0;  // 0: staged, nothing is lent; 1 and 2: plain address; else an inode
   std::uint64_t offset = 0;  // plain address, or offset in the region
   std::uint64_t bytes = 0;
   std::uint64_t signature = 0;
   std::uint32_t descriptor = 0;  // of a region, in the lender's process
-  std::uint32_t maps_peer = 0;   // the lender can map the other end's regions
+  std::uint32_t reach = 0;       // reach_by_...: how the lender reaches the other end's memory
   // By a wire: all that comes on this link is stored as it comes, whatever its step says.
   std::uint64_t stores_all = 0;
 };
@@ -109,12 +109,15 @@ struct alignas(counter_spacing) Grant {
       using Word = std::remove_cvref_t<decltype(value)>;
       return std::atomic_ref(const_cast<Word&>(value)).load(std::memory_order_relaxed);
     };
-    return {word(loan.region),     word(loan.offset),    word(loan.bytes),     word(loan.signature),
-            word(loan.descriptor), word(loan.maps_peer), word(loan.stores_all)};
+    return {word(loan.region),     word(loan.offset), word(loan.bytes),     word(loan.signature),
+            word(loan.descriptor), word(loan.reach),  word(loan.stores_all)};
   }
 };
 inline constexpr std::uint64_t region_staged = 0;
 inline constexpr std::uint64_t region_same_process = 1;
+inline constexpr std::uint64_t region_copied = 2;  // the kernel copies from there: PeerMemory::copy
+inline constexpr std::uint32_t reach_by_mapping = 1;
+inline constexpr std::uint32_t reach_by_copying = 2;
 
 // Sizes that both ends derive from what all ranks know.
 struct FifoShape {

@@ -297,4 +297,8 @@ std::uint64_t piece_bytes(const TuningInputs& inputs, Protocol protocol, std::ui
                   max_piece_bytes(inputs, protocol, chunks));
 }
 
+std::uint64_t copied_piece_bytes(const TuningInputs& inputs, std::uint64_t bytes) {
+  return std::min(round_up(divide_up(bytes, std::uint64_t(inputs.ranks)), 4096), inputs.slot_bytes);
+}
+
 }  // namespace gyre::tune

@@ -85,4 +85,8 @@ Result<Choice> choose(const TuningInputs& inputs, const Allowed& allowed, const 
 std::uint64_t piece_bytes(const TuningInputs& inputs, plan::Protocol protocol, std::uint64_t bytes,
                           std::uint32_t chunks);
 
+// The same where receivers copy from the sender's memory: all of a block, as each copy asks the
+// kernel.
+std::uint64_t copied_piece_bytes(const TuningInputs& inputs, std::uint64_t bytes);
+
 }  // namespace gyre::tune

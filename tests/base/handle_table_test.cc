@@ -4,15 +4,13 @@
 #include "lib/base/handle_table.h"
 
 #include "lib/call/pre_mul_sum_ops.h"
+#include "tests/support/base/denied_call.h"
 #include "tests/support/catch.h"
 
 #include <cerrno>
 #include <climits>
 #include <cstddef>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <set>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <thread>
 
@@ -27,19 +25,6 @@ struct Counted {
   ~Counted() { --alive_; }
   std::atomic<int>& alive_;
 };
-
-// From here on this thread's membarrier fails with EPERM, as in some sandboxes.
-bool deny_process_fence() {
-  sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(rules), rules};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
 
 // Threads enter whatever is there, while this one replaces it. How many objects are left over.
 int left_over_after(HandleTable<Counted>& table, int rounds) {
@@ -201,7 +186,7 @@ TEST_CASE("nothing stays alive where the kernel refuses a fence for all threads"
   std::thread([&] {
     HandleTable<Counted> earlier(0xC1, 1);
     had_fence = earlier.has_process_fence();
-    is_denied = deny_process_fence();
+    is_denied = tests::deny_call(SYS_membarrier);
     HandleTable<Counted> table(0xC1, 1);
     has_fence = table.has_process_fence();
     left_over = left_over_after(table, 20000);

@@ -146,6 +146,7 @@ void Job::bind(int rank) {
         receive = std::make_unique<exec::ReceivePort>();
         send->peer = receive->peer = link.peer;
         send->peer_memory = receive->peer_memory = buffers().peer_memory.get();
+        receive->copies = true;
         send->connection = std::make_unique<PlainConnection>(out);
         receive->connection = std::make_unique<PlainConnection>(in);
         receive->slots = SlotReader(in);
@@ -262,7 +263,7 @@ void Job::lie(fuzz::Input& input, int kind, const fuzz::Fifo& fifo, std::size_t 
       control.line_head.value += input.take<std::uint8_t>();
       control.sender_grant.sequence = input.take<std::uint8_t>();
       control.receiver_grant.sequence = input.take<std::uint8_t>();
-      control.receiver_grant.loan.maps_peer ^= input.take<std::uint8_t>();
+      control.receiver_grant.loan.reach ^= input.take<std::uint8_t>();
       control.receiver_grant.loan.bytes ^= input.take<std::uint16_t>();
       control.pieces_taken.value ^= input.take<std::uint64_t>();
       control.pieces_done.value ^= input.take<std::uint64_t>();

@@ -57,6 +57,49 @@ TEST_CASE("what can be cut off or grow is not mapped as a peer's memory", "[regi
   CHECK(PeerMemory::open(probe_by(ordinary)) == nullptr);
 }
 
+TEST_CASE("the kernel copies from a peer whose word is found where it says", "[region]") {
+  RegionTable regions;
+  Probe probe = regions.probe();
+  probe.inode = 0;  // nothing to map
+  const auto peer = PeerMemory::open(probe);
+  REQUIRE(peer != nullptr);
+  CHECK(peer->copies());
+  CHECK_FALSE(peer->maps());
+  Probe wrong = probe;
+  ++wrong.word;
+  CHECK(PeerMemory::open(wrong) == nullptr);
+  wrong = probe;
+  wrong.word_address = 8;
+  CHECK(PeerMemory::open(wrong) == nullptr);
+  wrong = probe;
+  wrong.pid = 1 << 22;  // more than the kernel's largest
+  CHECK(PeerMemory::open(wrong) == nullptr);
+
+  std::vector<std::byte> source(3 * page, std::byte{4}), target(source.size());
+  REQUIRE(peer->copy(reinterpret_cast<std::uintptr_t>(source.data()), source.size(), target.data())
+              .ok());
+  CHECK(target == source);
+}
+
+TEST_CASE("memory that nobody may read is neither offered nor copied in part", "[region]") {
+  RegionTable regions;
+  const auto peer = PeerMemory::open(regions.probe());
+  REQUIRE(peer != nullptr);
+  auto* const memory = static_cast<std::byte*>(
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(memory != MAP_FAILED);
+  const Mapping mapping({memory, 2 * page});
+  CHECK(can_be_copied(memory, 2 * page));
+  REQUIRE(mprotect(memory + page, page, PROT_NONE) == 0);
+  CHECK(can_be_copied(memory, page));
+  CHECK_FALSE(can_be_copied(memory, 2 * page));
+  CHECK_FALSE(can_be_copied(memory, 0));
+  std::vector<std::byte> target(2 * page);
+  const Status copied =
+      peer->copy(reinterpret_cast<std::uintptr_t>(memory), 2 * page, target.data());
+  CHECK(copied.code() == Code::RemoteError);
+}
+
 TEST_CASE("what was released takes no memory, whoever has it mapped", "[region]") {
   RegionTable regions;
   constexpr std::uint64_t bytes = 1 << 20;

@@ -6,6 +6,7 @@
 #include "lib/transport/handover.h"
 #include "lib/transport/region.h"
 #include "lib/transport/slots.h"
+#include "tests/support/base/denied_call.h"
 #include "tests/support/catch.h"
 #include "tests/support/transports/transport_pair.h"
 #include "transports/p2p/lease.h"
@@ -59,19 +60,6 @@ std::string in_child(const std::function<std::string()>& body) {
   const ssize_t bytes = read(reader.get(), text, sizeof text - 1);
   waitpid(child, nullptr, 0);
   return bytes < 1 ? "its process ended without a word" : std::string(text + 1);
-}
-
-// From here on memfd_create fails with EPERM, as under some container profiles.
-bool deny_memfd() {
-  sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(rules), rules};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 // As old kernels allow it, or new ones that were asked to.
@@ -232,7 +220,7 @@ TEST_CASE("where memfd is denied, links work, and no file has a name even for a 
   CHECK(in_child([]() -> std::string {
           Side receiving(Kind::shm_processes), sending(Kind::shm_processes);
           // A sandbox without seccomp shows nothing.
-          if (!deny_memfd() || !die_at_unlink()) return "";
+          if (!deny_call(SYS_memfd_create) || !die_at_unlink()) return "";
           const auto fallback = make_shared_fifo(shape);
           if (!fallback.ok() || fallback->sealed) return "the fallback was not taken";
           Link link = open_link(receiving, sending, shape);
@@ -243,7 +231,7 @@ TEST_CASE("where memfd is denied, links work, and no file has a name even for a 
 TEST_CASE("a full /dev/shm is an error that says what to do, not a SIGBUS", "[shm]") {
   CHECK(in_child([]() -> std::string {
           struct statvfs about {};
-          if (statvfs("/dev/shm", &about) != 0 || !deny_memfd()) return "";
+          if (statvfs("/dev/shm", &about) != 0 || !deny_call(SYS_memfd_create)) return "";
           const std::uint64_t room = about.f_blocks * about.f_frsize;
           // More than the file system has in all, which it refuses before it gives a page.
           FifoShape large{1, 2, 1 << 30};

@@ -79,6 +79,13 @@ class Job {
     for (auto& port : sends_) port->peer_memory = memory;
     for (auto& port : receives_) port->peer_memory = memory;
   }
+  // As ranks of other processes do that map nothing, and whose memory the kernel copies.
+  void copy_from_each_other_by(transport::PeerMemory* memory, bool copies = true) {
+    for (auto& port : receives_) {
+      port->peer_memory = memory;
+      port->copies = copies;
+    }
+  }
   // What `from` and `to` tell each other of the messages from the one to the other.
   transport::FifoControl& control(int from, int to, int channel = 0) {
     return *fifos_.at({from, to, channel})->view.control;
