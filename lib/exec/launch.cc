@@ -183,7 +183,7 @@ void Launch::block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* re
 void Launch::perform(LaneRun& run) {
   if (call_->protocol == Protocol::direct) return perform_in_loans(run);
   if (!open_incoming(run) || !open_outgoing(run)) return;
-  move_pieces(run);
+  move_message(run);
   close_messages(run);
 }
 
@@ -192,7 +192,7 @@ void Launch::perform_in_loans(LaneRun& run) {
   if (!open_incoming(run) || !open_outgoing(run)) return;
   if (run.stealing.own != StealState::OwnPiece::done) {
     if (!copy_incoming(run)) return;
-    move_pieces(run);
+    move_message(run);
   }
   if (was_lent(run)) close_messages(run);
 }

@@ -82,6 +82,7 @@ class Launch {
     std::vector<const void*> sources;
     std::vector<void*> targets;
     std::vector<std::byte> product;  // of the own operand with the pre-op, as peers receive theirs
+    bool streams = false;            // the move's one message goes past the cache
     std::vector<std::byte> copied;   // messages that were copied from their senders' memory
     // Of a shared step, see work_stealing.h.
     StealState stealing;
@@ -148,6 +149,7 @@ class Launch {
   void block(LaneRun& run, BlockedOn what, SendPort* send, ReceivePort* receive);
   void perform(LaneRun& run);
   void perform_in_loans(LaneRun& run);
+  void move_message(LaneRun& run);
   void move_pieces(LaneRun& run);
   bool open_incoming(LaneRun& run);
   bool open_outgoing(LaneRun& run);

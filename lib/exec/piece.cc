@@ -41,7 +41,7 @@ class Launch::PieceAct {
       if (outgoing.delivery == DeliveryMode::push && !outgoing.by_wire)
         add_output(outgoing.base + launch_.lent_place(run_, piece_, false));
       else
-        add_target(outgoing.base + piece_.message_offset);
+        add_sent(outgoing.base + piece_.message_offset);
     }
     if (step_.store == plan::Buffer::output) {
       std::byte* const place = call_.output + piece_.store_offset;
@@ -91,6 +91,11 @@ class Launch::PieceAct {
 
   void add_target(std::byte* place) { run_.targets[act_.target_count++] = place; }
 
+  void add_sent(std::byte* place) {
+    if (run_.streams) act_.streamed |= 1U << act_.target_count;
+    add_target(place);
+  }
+
   // What is read here, too, is in the cache: past it, a store would be the slower one.
   void add_output(std::byte* place) {
     const void* const* const first = run_.sources.data();
@@ -108,6 +113,19 @@ class Launch::PieceAct {
   const plan::Piece& piece_;
   kernels::MoveOperands act_;
 };
+
+// Its slot is written at the link's pace, if it is one message in a slot.
+void Launch::move_message(LaneRun& run) {
+  const auto move = [&](bool streamed) {
+    run.streams = streamed;
+    move_pieces(run);
+  };
+  if (run.move.send.count != 1) return move(false);
+  const Outgoing& outgoing = run.outgoing[0];
+  const bool is_in_slot = outgoing.base != nullptr && outgoing.delivery == DeliveryMode::staged;
+  if (!is_in_slot) return move(false);
+  write_paced(*run.ends->send[run.move.send[0]], run.move.bytes, move);
+}
 
 // Flat: the walk is shared by code that compilers see here, too, and would be called for each
 // piece.

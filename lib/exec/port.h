@@ -2,6 +2,7 @@
 // plan's lane uses a port by its link index; no two lanes share one.
 #pragma once
 
+#include "lib/exec/slot_pace.h"
 #include "lib/transport/carrier.h"
 #include "lib/transport/region.h"
 #include "lib/transport/transport.h"
@@ -26,6 +27,7 @@ struct SendPort {
   // Of both directions of the link; null: slots stay in their fifo.
   std::unique_ptr<transport::SlotPool> pool;
   transport::SlotWriter slots;
+  SlotPace pace;
   transport::LineWriter lines;
 };
 

@@ -305,8 +305,15 @@ void ShortRun::carry_out(const ShortLane& lane, const ShortAct& act) {
     std::byte* const room = needs_room ? operands_.data() + std::size_t{i} * act.bytes : nullptr;
     arrived_[i] = by_slots_ ? port.slots.place(act.bytes) : port.lines.read(act.bytes, room);
   }
-  for (std::uint32_t i = 0; i < act.part_count; ++i)
-    reduce_part(lane, act, lane.parts[act.part_first + i]);
+  const auto reduce_parts = [&](bool streamed) {
+    streams_ = streamed;
+    for (std::uint32_t i = 0; i < act.part_count; ++i)
+      reduce_part(lane, act, lane.parts[act.part_first + i]);
+  };
+  if (by_slots_ && act.send_count == 1)
+    write_paced(*lane.send[act.send_first], act.bytes, reduce_parts);
+  else
+    reduce_parts(false);
   send_and_release(lane, act);
 }
 
@@ -349,6 +356,7 @@ void ShortRun::reduce_part(const ShortLane& lane, const ShortAct& act, const Chu
   }
   const bool changes = move.source_count != 1 || move.pre_source >= 0 || move.divisor != 1;
   move.target_count = add_sent(lane, act, part);
+  move.streamed = streams_ ? 1 : 0;
   if (act.store != plan::Buffer::none) {
     std::byte* const place = base_[static_cast<std::size_t>(act.store)] + part.store_offset;
     if (changes || place != sources_[0]) targets_[move.target_count++] = place;

@@ -157,6 +157,7 @@ class ShortRun {
   bool multiplies_ = false;  // pre_mul_sum
   bool is_whole_ = false;
   bool needs_progress_ = false;
+  bool streams_ = false;  // of the act at hand: its message goes past the cache
   int stranger_ = -1;
   std::vector<const std::byte*> arrived_;  // of the act at hand, by receive port
   std::vector<const void*> sources_;

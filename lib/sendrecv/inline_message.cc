@@ -4,11 +4,14 @@
 
 namespace gyre::comm {
 
-void write_slots(transport::SlotWriter& slots, const std::byte* payload, std::uint64_t bytes) {
+void write_slots(exec::SendPort& port, const std::byte* payload, std::uint64_t bytes) {
+  transport::SlotWriter& slots = port.slots;
   const std::uint64_t slot_bytes = slots.view().shape.slot_bytes;
   for (std::uint64_t at = 0; at < bytes; at += slot_bytes) {
     const std::uint64_t part = std::min(bytes - at, slot_bytes);
-    kernels::copy_move(payload + at, slots.place(part), part);
+    exec::write_paced(port, part, [&](bool streamed) {
+      kernels::copy_move(payload + at, slots.place(part), part, streamed);
+    });
     slots.commit(static_cast<std::uint32_t>(part),
                  transport::message_flag(slots.tail() + 1, transfer_signature),
                  transport::DeliveryMode::staged);

@@ -82,12 +82,12 @@ inline bool has_room(exec::SendPort& port, std::uint64_t bytes, std::uint32_t ma
 }
 
 // The payload in slots. There is room for it.
-void write_slots(transport::SlotWriter& slots, const std::byte* payload, std::uint64_t bytes);
+void write_slots(exec::SendPort& port, const std::byte* payload, std::uint64_t bytes);
 
 // All of a message. There is room for it. The payload comes before the head, so that a receiver
 // who sees the head finds the rest.
 inline void write_message(exec::SendPort& port, const Transfer& transfer) {
-  if (!is_inline(transfer.bytes)) write_slots(port.slots, transfer.input, transfer.bytes);
+  if (!is_inline(transfer.bytes)) write_slots(port, transfer.input, transfer.bytes);
   write_lines(port.lines, head_of(transfer), transfer.input);
 }
 

@@ -76,7 +76,9 @@ transport::DeliveryMode Outbox::fill(exec::SendPort& port, std::byte* place, std
                                      std::uint64_t part) {
   const std::byte* const from = open_.front().transfer->input + sent_;
   if (held_ == nullptr || part < transport::min_lent_bytes) {
-    kernels::copy_move(from, place + used, part);
+    exec::write_paced(port, used + part, [&](bool streamed) {
+      kernels::copy_move(from, place + used, part, streamed);
+    });
     return transport::DeliveryMode::staged;
   }
   transport::LentParts& parts = lent_parts(port.slots.view(), port.slots.tail());

@@ -59,6 +59,8 @@ class SlotPool {
     const std::uint64_t offset = offset_of(place.part, bytes);
     return fifo + (place.slot & (slot_count_ - 1)) * slot_bytes_ + offset;
   }
+  // Whether the next message goes where the peer was last.
+  bool goes_one_way() const { return read_.count == 0; }
   // Where the next message goes, if there is credit for one.
   MessagePlace next(std::uint64_t bytes) const {
     const SlotPlace slot = read_.count > 0 ? read_.top() : others_.front();

@@ -238,6 +238,8 @@ class SlotWriter {
   std::byte* place(std::uint64_t bytes) const {
     return pool_ == nullptr ? view_.slot(tail_) : pool_->at(pool_->next(bytes), bytes);
   }
+  // Whether the peer used that place last; false without a pool.
+  bool goes_one_way() const { return pool_ != nullptr && pool_->goes_one_way(); }
   std::uint64_t tail() const { return tail_; }
   void commit(std::uint32_t bytes, std::uint64_t flag, DeliveryMode delivery) {
     SlotHeader& note = view_.note(tail_);

@@ -39,7 +39,7 @@ class Trial {
  public:
   explicit Trial(std::uint8_t flags) : fifo_(shape_of(flags)) {
     transport::start_counters(fifo_.view);
-    writer_ = transport::SlotWriter(fifo_.view);
+    sends_.slots = transport::SlotWriter(fifo_.view);
     lines_ = transport::LineWriter(fifo_.view);
     port_.peer = peer;
     port_.shares_memory = (flags & has_lines) != 0;
@@ -76,7 +76,7 @@ class Trial {
   void check(const Wanted& wanted);
 
   fuzz::Fifo fifo_;
-  transport::SlotWriter writer_;
+  exec::SendPort sends_;
   transport::LineWriter lines_;
   exec::ReceivePort port_;
   std::uint64_t kept_ = 0, sent_bytes_ = 0;
@@ -105,7 +105,7 @@ void Trial::ship() {
     if (!ship_at_once(one) && port_.shares_memory && !one.begun) {
       if (!ship_lines(one)) return;
     } else if (one.shipped < one.head.bytes || !one.begun) {
-      if (!writer_.has_credit()) return;
+      if (!sends_.slots.has_credit()) return;
       ship_slot(one);
     }
     if (one.shipped == one.head.bytes) ++next_;
@@ -117,12 +117,12 @@ bool Trial::ship_at_once(Sent& one) {
   const std::uint64_t bytes = one.head.bytes, slots = payload_slots(bytes, fifo_.view.shape);
   if (!port_.shares_memory || one.begun || next_ % 2 == 0 || is_inline(bytes)) return false;
   if (!fits(bytes, fifo_.view.shape, max_slots_both_ways) || !lines_.has_credit(1) ||
-      !writer_.has_credit(slots))
+      !sends_.slots.has_credit(slots))
     return false;
   std::vector<std::byte> payload(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
     payload[i] = byte_at(static_cast<std::uint32_t>(next_), i);
-  write_slots(writer_, payload.data(), bytes);
+  write_slots(sends_, payload.data(), bytes);
   write_lines(lines_, one.head, payload.data());
   one.begun = true;
   one.shipped = bytes;
@@ -143,17 +143,17 @@ bool Trial::ship_lines(Sent& one) {
 void Trial::ship_slot(Sent& one) {
   std::uint64_t used = 0;
   if (!std::exchange(one.begun, true)) {
-    std::memcpy(writer_.place(), &one.head, sizeof one.head);
+    std::memcpy(sends_.slots.place(), &one.head, sizeof one.head);
     used = sizeof one.head;
   }
   const std::uint64_t part =
       std::min(fifo_.view.shape.slot_bytes - used, one.head.bytes - one.shipped);
   for (std::uint64_t i = 0; i < part; ++i)
-    writer_.place()[used + i] = byte_at(static_cast<std::uint32_t>(next_), one.shipped + i);
+    sends_.slots.place()[used + i] = byte_at(static_cast<std::uint32_t>(next_), one.shipped + i);
   one.shipped += part;
-  writer_.commit(static_cast<std::uint32_t>(used + part),
-                 transport::message_flag(writer_.tail() + 1, transfer_signature),
-                 transport::DeliveryMode::staged);
+  sends_.slots.commit(static_cast<std::uint32_t>(used + part),
+                      transport::message_flag(sends_.slots.tail() + 1, transfer_signature),
+                      transport::DeliveryMode::staged);
 }
 
 void Trial::lie_in_line(std::uint64_t flag, std::span<const std::uint8_t> content) {
@@ -170,12 +170,13 @@ void Trial::lie(fuzz::Input& input) {
   const auto flag = input.take<std::uint64_t>();
   const auto content = input.take_block();
   if (port_.shares_memory && (delivery & 1) == 0) return lie_in_line(flag, content);
-  if (!writer_.has_credit()) return;
+  if (!sends_.slots.has_credit()) return;
   honest_ = false;
   const std::size_t fits = std::min<std::size_t>(content.size(), fifo_.view.shape.slot_bytes);
-  if (fits > 0) std::memcpy(writer_.place(), content.data(), fits);
-  writer_.commit(bytes, transport::message_flag(writer_.tail() + 1, transfer_signature) ^ flag,
-                 static_cast<transport::DeliveryMode>(delivery));
+  if (fits > 0) std::memcpy(sends_.slots.place(), content.data(), fits);
+  sends_.slots.commit(bytes,
+                      transport::message_flag(sends_.slots.tail() + 1, transfer_signature) ^ flag,
+                      static_cast<transport::DeliveryMode>(delivery));
 }
 
 bool Trial::receive(fuzz::Input& input) {
