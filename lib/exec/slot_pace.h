@@ -1,8 +1,8 @@
-// SlotPace: whether what this end writes into a link's slots goes past its cache. Cores that share no
-// cache pass a line on slowly. On a Zen 4 with cores of two dies it takes 32 ns a line (2 GB/s) to
-// write what the other core has read, and 4 to 5 ns past the cache. On one die it takes 2 ns, and 4
-// past the cache. Machines do not say reliably how cores lie, and virtual ones move them. So both
-// ways are timed now and then (docs/decisions/50).
+// SlotPace: whether what this end writes into a link's slots goes past its cache. Cores that share
+// no cache pass a line on slowly. On a Zen 4 with cores of two dies it takes 32 ns a line (2 GB/s)
+// to write what the other core has read, and 4 to 5 ns past the cache. On one die it takes 2 ns,
+// and 4 past the cache. Machines do not say reliably how cores lie, and virtual ones move them. So
+// both ways are timed now and then (docs/decisions/50).
 #pragma once
 
 #include "lib/base/ticks.h"
