@@ -136,7 +136,7 @@ def test_an_exception_in_backward_ends_the_others(failing, operations):
 
 
 def differ_in_ddp(rank, size):
-    as_ddp(model_of(200 + rank), size)
+    as_ddp(model_of(500 + rank), size)  # more bytes than a link holds
 
 
 def have_more_in_ddp(rank, size):
