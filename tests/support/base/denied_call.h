@@ -1,4 +1,4 @@
-// A system call that this process is denied, as some profiles of containers deny it.
+// System calls that this process is denied, as some profiles of containers deny them.
 #pragma once
 
 #include <cerrno>
@@ -7,6 +7,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 namespace gyre::tests {
 
@@ -22,6 +24,13 @@ inline bool deny_call(unsigned number) {
   const sock_fprog program{std::size(rules), rules};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Whether the kernel copies from this process's memory, even for itself.
+inline bool may_copy_memory() {
+  char from = 1, to = 0;
+  const iovec target{&to, 1}, source{&from, 1};
+  return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1;
 }
 
 }  // namespace gyre::tests
