@@ -212,8 +212,9 @@ void HostBackend::settle_shape() {
     shape.slot_count = ucx_slot_count;
     shape.slot_bytes = ucx_slot_bytes;
   }
-  const bool is_long =
-      tuning_.maps_all() && state_.size <= max_ranks_of_long_links && all_have_processors();
+  const bool maps_all = tuning_.maps_all();
+  const bool is_crowded = maps_all && !all_have_processors();
+  const bool is_long = maps_all && !is_crowded && state_.size <= max_ranks_of_long_links;
   while (is_long && shape.slot_count < transport::max_pooled_slots &&
          shape.slot_count * shape.slot_bytes < long_link_bytes)
     shape.slot_count *= 2;
@@ -223,7 +224,7 @@ void HostBackend::settle_shape() {
     shape.slot_bytes = tuning_.lent_bytes = socket_slot_bytes;
   links_->use_shape(shape, is_long);
   const std::string& cma = state_.options.settings.cma;
-  may_copy_ = cma == "1" || (cma == "auto" && tuning_.maps_all() && !all_have_processors());
+  may_copy_ = cma == "1" || (cma == "auto" && is_crowded);
   links_->use_copies(may_copy_);
 }
 

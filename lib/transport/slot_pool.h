@@ -7,7 +7,8 @@
 // writer a second way between the caches (docs/decisions/46-slots-change-hands.md has the times).
 #pragma once
 
-#include <algorithm>
+#include "lib/base/units.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,7 +76,7 @@ class SlotPool {
     else
       (void)others_.pop();
     if (bytes < min_spread_bytes || part_bytes_ == 0) return place;
-    const std::uint64_t behind = place.part + (bytes + part_bytes_ - 1) / part_bytes_;
+    const std::uint64_t behind = place.part + divide_up(bytes, part_bytes_);
     parts_[place.slot & places_mask] = static_cast<std::uint8_t>(behind % slot_parts);
     return place;
   }
