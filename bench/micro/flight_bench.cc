@@ -47,8 +47,8 @@ void operation(benchmark::State& state, std::uint64_t bytes, bool stamped) {
   for ([[maybe_unused]] auto _ : state) {
     ++one.sequence;
     rank_state.begin(flight, one);
-    if (stamped) flight.stamp();
-    rank_state.end(flight, 0, false);
+    if (stamped) rank_state.stamp(flight);
+    rank_state.end(flight, 0);
     benchmark::ClobberMemory();
   }
 }

@@ -23,12 +23,15 @@ class FloatEnvironment {
   }
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+  // The calling thread has these settings.
+  static bool is_usual() { return is_default(_mm_getcsr()); }
 
  private:
   // Intel SDM vol. 1, 10.2.3: bits 0-5 are sticky flags, the rest control; 0x1f80 after reset.
   static constexpr unsigned default_control = 0x1f80;
   static constexpr unsigned sticky_flags = 0x3f;
-  bool differs() const { return (saved_ & ~sticky_flags) != default_control; }
+  static bool is_default(unsigned control) { return (control & ~sticky_flags) == default_control; }
+  bool differs() const { return !is_default(saved_); }
   const unsigned saved_;
 };
 #else
@@ -41,6 +44,8 @@ class FloatEnvironment {
   ~FloatEnvironment() { std::fesetenv(&saved_); }
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+  // To look costs as much as to set them.
+  static bool is_usual() { return false; }
 
  private:
   std::fenv_t saved_;

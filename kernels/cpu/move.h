@@ -64,6 +64,9 @@ using PairFunction = void (*)(const void* first, const void* second, void* targe
 PairFunction find_pair(ElementType type, ReduceOp op);
 // Above, the vector functions are faster.
 inline constexpr std::uint64_t max_pair_elements = 16;
+// The same of two words full of elements, as they lie in memory: what the smallest messages need.
+using WordFunction = std::uint64_t (*)(std::uint64_t first, std::uint64_t second);
+WordFunction find_word(ElementType type, ReduceOp op);
 
 // One source to all targets, for payload of any type: move.count is in bytes, the rest as above.
 void copy_move(const MoveOperands& move);

@@ -7,6 +7,8 @@
 #include "kernels/cpu/quotient.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -236,26 +238,99 @@ void pair_entry(const void* first, const void* second, void* target, std::uint64
     reduce_two<Element, Op>(first, second, target, count);
 }
 
+// Elements of a word, in their order in memory.
 template <typename Element>
-PairFunction pair_of(ReduceOp op) {
+using WordElements =
+    std::array<typename Element::Stored, sizeof(std::uint64_t) / sizeof(typename Element::Stored)>;
+
+template <typename Element, typename Op>
+[[gnu::always_inline]] inline std::uint64_t word_of(std::uint64_t first, std::uint64_t second) {
+  static_assert(std::is_same_v<typename Element::Stored, typename Element::Accumulator>);
+  const auto a = std::bit_cast<WordElements<Element>>(first);
+  const auto b = std::bit_cast<WordElements<Element>>(second);
+  WordElements<Element> sum;
+  bool all_are_numbers = true;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] = Op::template apply<Element>(Element::widen(a[i]), Element::widen(b[i]));
+    all_are_numbers &= sum[i] == sum[i];
+  }
+  if (!all_are_numbers) [[unlikely]]
+    for (typename Element::Stored& one : sum) one = Element::narrow(one);
+  return std::bit_cast<std::uint64_t>(sum);
+}
+
+template <typename Element, typename Op>
+[[gnu::noinline]] void reduce_words(const std::uint64_t& first, const std::uint64_t& second,
+                                    std::uint64_t* const& sum) {
+  *sum = word_of<Element, Op>(first, second);
+}
+
+template <typename Element, typename Op>
+std::uint64_t word_entry(std::uint64_t first, std::uint64_t second) {
+  if constexpr (std::is_floating_point_v<typename Element::Accumulator>) {
+    if (!FloatEnvironment::is_usual()) [[unlikely]] {
+      std::uint64_t sum = 0;
+      with_float_environment<reduce_words<Element, Op>>(first, second, &sum);
+      return sum;
+    }
+  }
+  return word_of<Element, Op>(first, second);
+}
+
+template <typename Element, typename Op>
+struct PairEntry {
+  static constexpr PairFunction function = pair_entry<Element, Op>;
+};
+template <typename Element, typename Op>
+struct WordEntry {
+  static constexpr WordFunction function = word_entry<Element, Op>;
+};
+
+// Entry: one of those two.
+template <template <typename, typename> typename Entry, typename Element>
+auto entry_of(ReduceOp op) -> decltype(+Entry<Element, Add>::function) {
   switch (op) {
     case ReduceOp::sum:
-      return pair_entry<Element, Add>;
+      return Entry<Element, Add>::function;
     case ReduceOp::prod:
-      return pair_entry<Element, Multiply>;
+      return Entry<Element, Multiply>::function;
     case ReduceOp::min:
-      return pair_entry<Element, Minimum>;
+      return Entry<Element, Minimum>::function;
     case ReduceOp::max:
-      return pair_entry<Element, Maximum>;
+      return Entry<Element, Maximum>::function;
     default:
       break;
   }
   if constexpr (std::is_integral_v<typename Element::Accumulator>) {
-    if (op == ReduceOp::band) return pair_entry<Element, And>;
-    if (op == ReduceOp::bor) return pair_entry<Element, Or>;
-    if (op == ReduceOp::bxor) return pair_entry<Element, Xor>;
+    if (op == ReduceOp::band) return Entry<Element, And>::function;
+    if (op == ReduceOp::bor) return Entry<Element, Or>::function;
+    if (op == ReduceOp::bxor) return Entry<Element, Xor>::function;
   }
   return nullptr;
+}
+
+template <template <typename, typename> typename Entry>
+auto find_entry(ElementType type, ReduceOp op) -> decltype(entry_of<Entry, Float32Element>(op)) {
+  switch (type) {
+    case ElementType::int8:
+      return entry_of<Entry, IntegerElement<std::int8_t>>(op);
+    case ElementType::uint8:
+      return entry_of<Entry, IntegerElement<std::uint8_t>>(op);
+    case ElementType::int32:
+      return entry_of<Entry, IntegerElement<std::int32_t>>(op);
+    case ElementType::uint32:
+      return entry_of<Entry, IntegerElement<std::uint32_t>>(op);
+    case ElementType::int64:
+      return entry_of<Entry, IntegerElement<std::int64_t>>(op);
+    case ElementType::uint64:
+      return entry_of<Entry, IntegerElement<std::uint64_t>>(op);
+    case ElementType::float32:
+      return entry_of<Entry, Float32Element>(op);
+    case ElementType::float64:
+      return entry_of<Entry, Float64Element>(op);
+    default:
+      return nullptr;
+  }
 }
 
 constexpr MoveTable make_table() {
@@ -280,27 +355,8 @@ constexpr MoveTable make_table() {
 
 constinit const MoveTable reference_table = make_table();
 
-PairFunction find_pair(ElementType type, ReduceOp op) {
-  switch (type) {
-    case ElementType::int8:
-      return pair_of<IntegerElement<std::int8_t>>(op);
-    case ElementType::uint8:
-      return pair_of<IntegerElement<std::uint8_t>>(op);
-    case ElementType::int32:
-      return pair_of<IntegerElement<std::int32_t>>(op);
-    case ElementType::uint32:
-      return pair_of<IntegerElement<std::uint32_t>>(op);
-    case ElementType::int64:
-      return pair_of<IntegerElement<std::int64_t>>(op);
-    case ElementType::uint64:
-      return pair_of<IntegerElement<std::uint64_t>>(op);
-    case ElementType::float32:
-      return pair_of<Float32Element>(op);
-    case ElementType::float64:
-      return pair_of<Float64Element>(op);
-    default:
-      return nullptr;
-  }
-}
+PairFunction find_pair(ElementType type, ReduceOp op) { return find_entry<PairEntry>(type, op); }
+
+WordFunction find_word(ElementType type, ReduceOp op) { return find_entry<WordEntry>(type, op); }
 
 }  // namespace gyre::kernels

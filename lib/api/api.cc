@@ -13,34 +13,6 @@ namespace {
 
 using plan::Collective;
 
-// A collective that waits, after the short way: `make` gives its Request.
-template <typename Make>
-[[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm, Make&& make) {
-  const Status status = caught([&]() -> Status {
-    Request request;
-    GYRE_TRY(make(communicator, request));
-    return carry_on(process().worker, communicator, communicator.take_over(request));
-  });
-  return in_group(comm, status);
-}
-
-// The short way of a call without a stream that is like the one before. False: it is not this call.
-template <typename Make>
-bool is_repeated(const CollectiveCall& call, gyreComm_t comm, Make&& make, gyreResult_t& result) {
-  Process* const here = known_process();
-  if (here == nullptr || !is_outside_groups() || here->worker.has_work_of_callers()) [[unlikely]]
-    return false;
-  const auto entry = here->communicators.enter(reinterpret_cast<std::uintptr_t>(comm));
-  if (!entry) [[unlikely]]
-    return false;
-  const CollectiveOp::Repeated how = entry->repeat(call);
-  if (how == CollectiveOp::Repeated::not_this) return false;
-  result = gyreSuccess;
-  if (how == CollectiveOp::Repeated::waits) [[unlikely]]
-    result = go_on(*entry, comm, make);
-  return true;
-}
-
 // `make` fills the arguments into a Request of that communicator.
 template <typename Make>
 [[gnu::noinline]] gyreResult_t collective(Function function, gyreComm_t comm, gyreStream_t stream,
@@ -64,14 +36,38 @@ template <typename Make>
   return in_group(comm, status);
 }
 
-gyreResult_t even(const CollectiveCall& call, gyreComm_t comm, gyreStream_t stream) {
-  const auto make = [&call](const Communicator& pin, Request& request) {
+// The long way of a collective with equal blocks.
+[[gnu::noinline]] gyreResult_t begin_even(const CollectiveCall& call, gyreComm_t comm,
+                                          gyreStream_t stream) {
+  return collective(call.function, comm, stream, [&](Communicator& pin, Request& request) {
     return make_request(pin, call, request);
-  };
-  gyreResult_t result = gyreSuccess;
-  if (stream == nullptr && is_repeated(call, comm, make, result)) [[likely]]
-    return result;
-  return collective(call.function, comm, stream, make);
+  });
+}
+
+// The same of one that waits, after the short way.
+[[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, const CollectiveCall& call,
+                                     gyreComm_t comm) {
+  const Status status = caught([&]() -> Status {
+    Request request;
+    GYRE_TRY(make_request(communicator, call, request));
+    return carry_on(process().worker, communicator, communicator.take_over(request));
+  });
+  return in_group(comm, status);
+}
+
+// By the short way if it is like one before, and has no stream.
+[[gnu::always_inline]] inline gyreResult_t even(const CollectiveCall& call, gyreComm_t comm,
+                                                gyreStream_t stream) {
+  if (stream != nullptr) return begin_even(call, comm, stream);
+  if (auto entry = enter_alone(comm)) [[likely]] {
+    const CollectiveOp::Repeated how = entry->repeat(call);
+    if (how == CollectiveOp::Repeated::done) [[likely]] {
+      entry.leave();
+      return gyreSuccess;
+    }
+    if (how == CollectiveOp::Repeated::waits) return go_on(*entry, call, comm);
+  }
+  return begin_even(call, comm, nullptr);
 }
 
 std::uint64_t end_of(const std::vector<plan::Extent>& blocks) {
@@ -138,23 +134,29 @@ using plan::Collective;
 gyreResult_t gyreAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                            gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                            gyreStream_t stream) {
-  return even({Function::all_reduce, Collective::all_reduce, sendbuff, recvbuff, count,
-               raw(datatype), raw(op), 0},
+  return even({{count, raw(datatype), raw(op), 0, Function::all_reduce},
+               Collective::all_reduce,
+               sendbuff,
+               recvbuff},
               comm, stream);
 }
 
 gyreResult_t gyreReduce(const void* sendbuff, void* recvbuff, size_t count, gyreDataType_t datatype,
                         gyreRedOp_t op, int root, gyreComm_t comm, gyreStream_t stream) {
-  return even({Function::reduce, Collective::reduce, sendbuff, recvbuff, count, raw(datatype),
-               raw(op), root},
+  return even({{count, raw(datatype), raw(op), root, Function::reduce},
+               Collective::reduce,
+               sendbuff,
+               recvbuff},
               comm, stream);
 }
 
 gyreResult_t gyreBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                            gyreDataType_t datatype, int root, gyreComm_t comm,
                            gyreStream_t stream) {
-  return even({Function::broadcast, Collective::broadcast, sendbuff, recvbuff, count, raw(datatype),
-               0, root},
+  return even({{count, raw(datatype), 0, root, Function::broadcast},
+               Collective::broadcast,
+               sendbuff,
+               recvbuff},
               comm, stream);
 }
 
@@ -166,36 +168,42 @@ gyreResult_t gyreBcast(void* buff, size_t count, gyreDataType_t datatype, int ro
 gyreResult_t gyreReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                gyreDataType_t datatype, gyreRedOp_t op, gyreComm_t comm,
                                gyreStream_t stream) {
-  return even({Function::reduce_scatter, Collective::reduce_scatter, sendbuff, recvbuff, recvcount,
-               raw(datatype), raw(op), 0},
+  return even({{recvcount, raw(datatype), raw(op), 0, Function::reduce_scatter},
+               Collective::reduce_scatter,
+               sendbuff,
+               recvbuff},
               comm, stream);
 }
 
 gyreResult_t gyreAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                            gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
-  return even({Function::all_gather, Collective::all_gather, sendbuff, recvbuff, sendcount,
-               raw(datatype), 0, 0},
+  return even({{sendcount, raw(datatype), 0, 0, Function::all_gather},
+               Collective::all_gather,
+               sendbuff,
+               recvbuff},
               comm, stream);
 }
 
 gyreResult_t gyreAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                           gyreDataType_t datatype, gyreComm_t comm, gyreStream_t stream) {
-  return even({Function::all_to_all, Collective::all_to_all, sendbuff, recvbuff, count,
-               raw(datatype), 0, 0},
+  return even({{count, raw(datatype), 0, 0, Function::all_to_all},
+               Collective::all_to_all,
+               sendbuff,
+               recvbuff},
               comm, stream);
 }
 
 gyreResult_t gyreGather(const void* sendbuff, void* recvbuff, size_t count, gyreDataType_t datatype,
                         int root, gyreComm_t comm, gyreStream_t stream) {
   return even(
-      {Function::gather, Collective::gather, sendbuff, recvbuff, count, raw(datatype), 0, root},
+      {{count, raw(datatype), 0, root, Function::gather}, Collective::gather, sendbuff, recvbuff},
       comm, stream);
 }
 
 gyreResult_t gyreScatter(const void* sendbuff, void* recvbuff, size_t count,
                          gyreDataType_t datatype, int root, gyreComm_t comm, gyreStream_t stream) {
   return even(
-      {Function::scatter, Collective::scatter, sendbuff, recvbuff, count, raw(datatype), 0, root},
+      {{count, raw(datatype), 0, root, Function::scatter}, Collective::scatter, sendbuff, recvbuff},
       comm, stream);
 }
 
@@ -255,19 +263,9 @@ gyreResult_t gyreReduceScatterv(const void* sendbuff, void* recvbuff, const size
   return collective(Function::reduce_scatter_v, comm, stream, make);
 }
 
-// A byte that everybody needs from everybody.
+// A byte that everybody needs from everybody. The short way keeps it here.
 gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream) {
-  const auto make = [](Communicator& pin, Request& request) -> Status {
-    request.function = Function::barrier;
-    request.count = 1;
-    request.input = request.output = pin.backend().barrier_byte();
-    request.in_place = true;
-    return {};
-  };
-  CollectiveCall call{.function = Function::barrier, .count = 1};
-  call.type = static_cast<int>(ElementType::uint8);
-  gyreResult_t result = gyreSuccess;
-  if (stream == nullptr && is_repeated(call, comm, make, result)) [[likely]]
-    return result;
-  return collective(Function::barrier, comm, stream, make);
+  std::byte byte{};
+  return even({{1, raw(gyreUint8), 0, 0, Function::barrier}, Collective::all_reduce, &byte, &byte},
+              comm, stream);
 }

@@ -10,29 +10,8 @@
 namespace gyre::comm {
 namespace {
 
-struct TransferCall {
-  Function function;
-  const void* send;
-  void* receive;
-  std::size_t count;
-  int type;
-  int peer;
-  int tag;
-  int* source = nullptr;
-  int* received_tag = nullptr;
-};
-
-Transfer transfer_of(const TransferCall& call) {
-  const auto type = static_cast<ElementType>(call.type);
-  return {.sends = call.function == Function::send,
-          .input = static_cast<const std::byte*>(call.send),
-          .output = static_cast<std::byte*>(call.receive),
-          .bytes = call.count * element_bytes(type),
-          .type = type,
-          .peer = call.peer,
-          .tag = call.tag,
-          .source = call.source,
-          .received_tag = call.received_tag};
+Function function_of(const TransferCall& call) {
+  return call.sends ? Function::send : Function::receive;
 }
 
 // Kernels tell messages apart by their order alone.
@@ -47,7 +26,7 @@ Status check_without_tags(const TransferCall& call) {
 
 Result<Request> checked(const Communicator& communicator, const TransferCall& call,
                         gyreStream_t& stream, exec::StreamState& asked) {
-  const bool sends = call.function == Function::send;
+  const bool sends = call.sends;
   const bool anyone = !sends && call.peer == any_source;
   if (!anyone && (call.peer < 0 || call.peer >= communicator.size()))
     return invalid_argument(fmt::format("peer {} is not from 0 to {}{}", call.peer,
@@ -60,11 +39,11 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
   GYRE_ASSIGN(const bool is_drivers, communicator.backend().take_stream(stream, asked));
   GYRE_TRY(check_buffer(communicator, sends ? "sendbuff" : "recvbuff",
                         sends ? call.send : call.receive, bytes));
-  Transfer transfer = transfer_of(call);
+  Transfer transfer = call.transfer();
   if (is_drivers) transfer.stream = std::exchange(stream, nullptr);
   if (is_at_once(communicator, stream)) transfer.asked = &asked;
   Request request;
-  request.function = call.function;
+  request.function = function_of(call);
   request.count = call.count;
   request.type = transfer.type;
   request.transfers = std::make_shared<const std::vector<Transfer>>(1, transfer);
@@ -74,68 +53,95 @@ Result<Request> checked(const Communicator& communicator, const TransferCall& ca
 // Whether its arguments are as usual: an error is for the long way.
 bool is_usual(const TransferCall& call) {
   constexpr std::size_t max_count = std::size_t{1} << 32;  // more is no matter of a short way
-  const bool sends = call.function == Function::send;
   if (call.type < 0 || call.type >= gyreNumTypes || call.count > max_count || call.peer < 0 ||
-      call.tag < (sends ? 0 : any_tag))
+      call.tag < (call.sends ? 0 : any_tag))
     return false;
   const std::uint64_t bytes = call.count * element_bytes(static_cast<ElementType>(call.type));
-  const auto address = reinterpret_cast<std::uintptr_t>(sends ? call.send : call.receive);
+  const auto address = reinterpret_cast<std::uintptr_t>(call.sends ? call.send : call.receive);
   return address <= address_end - bytes && (address != 0 || bytes == 0);
 }
 
 [[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm,
-                                     const Transfer& transfer) {
+                                     const TransferCall& call) {
+  const Transfer transfer = call.transfer();
   const Status status = caught([&] {
     return carry_on(process().worker, communicator, communicator.take_over({&transfer, 1}));
   });
   return in_group(comm, status);
 }
 
-// The short way. False: it is not this call.
-bool is_immediate(Process& here, const Transfer& transfer, std::size_t count, gyreComm_t comm,
-                  gyreResult_t& result) {
-  if (here.worker.has_work_of_callers()) return false;
-  const auto entry = here.communicators.enter(reinterpret_cast<std::uintptr_t>(comm));
-  if (!entry) return false;
-  const auto outcome = entry->transfer_now(transfer, count);
-  if (outcome == ImmediateTransfer::Outcome::not_this) return false;
-  result = gyreSuccess;
-  if (outcome == ImmediateTransfer::Outcome::waits) [[unlikely]]
-    result = go_on(*entry, comm, transfer);
-  return true;
+// The short way of a call that is not like the last.
+[[gnu::noinline]] ImmediateTransfer::Outcome transfer_now(Communicator& communicator,
+                                                          const TransferCall& call) {
+  if (!is_usual(call)) return ImmediateTransfer::Outcome::not_this;
+  return communicator.transfer_now(call.transfer(), call.count);
 }
 
 // The same in a group, at whose end it will be carried out.
-bool joins_short_group(Process& here, const Transfer& transfer, gyreComm_t comm) {
+[[gnu::noinline]] bool joins_short_group(const TransferCall& call, gyreComm_t comm) {
+  Process* const here = known_process();
+  if (here == nullptr || is_outside_groups() || !is_usual(call)) return false;
+  const Transfer transfer = call.transfer();
   CallerState& state = caller();
   const auto handle = reinterpret_cast<std::uintptr_t>(comm);
   if (!state.group.empty() || !state.group_error.ok() || !state.short_group.takes(handle))
     return false;
-  const auto entry = here.communicators.enter(handle);
+  const auto entry = here->communicators.enter(handle);
   if (!entry || !entry->may_transfer_now(transfer)) return false;
   state.short_group.add(handle, transfer);
   return true;
 }
 
-gyreResult_t exchange(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
-  gyreResult_t result = gyreSuccess;
-  Process* const here = stream == nullptr ? known_process() : nullptr;
-  if (here != nullptr && is_usual(call)) {
-    const Transfer transfer = transfer_of(call);
-    const bool is_done = is_outside_groups()
-                             ? is_immediate(*here, transfer, call.count, comm, result)
-                             : joins_short_group(*here, transfer, comm);
-    if (is_done) return result;
-  }
+[[gnu::noinline]] gyreResult_t exchange_long(const TransferCall& call, gyreComm_t comm,
+                                             gyreStream_t stream) {
   const Status status = caught([&]() -> Status {
     GYRE_ASSIGN(auto pin, find_communicator(comm));
     const DeviceScope scope(*pin);
     exec::StreamState asked;  // outlives the call
     Result<Request> request = checked(*pin, call, stream, asked);
-    if (!request.ok()) return std::move(request).status().while_doing(function_name(call.function));
+    if (!request.ok())
+      return std::move(request).status().while_doing(function_name(function_of(call)));
     return submit(std::move(pin), {.request = std::move(*request)}, stream);
   });
   return in_group(comm, status);
+}
+
+// Of one without a stream, once its like has been tried as the last one.
+[[gnu::noinline]] gyreResult_t exchange_alone(HandleTable<Communicator>::Entry& entry,
+                                              ImmediateTransfer::Outcome outcome,
+                                              const TransferCall& call, gyreComm_t comm) {
+  using Outcome = ImmediateTransfer::Outcome;
+  if (outcome == Outcome::not_this) outcome = transfer_now(*entry, call);
+  if (outcome == Outcome::waits) return go_on(*entry, comm, call);
+  entry.leave();
+  return outcome == Outcome::done ? gyreSuccess : exchange_long(call, comm, nullptr);
+}
+
+[[gnu::noinline]] gyreResult_t exchange_in_group(const TransferCall& call, gyreComm_t comm) {
+  return joins_short_group(call, comm) ? gyreSuccess : exchange_long(call, comm, nullptr);
+}
+
+[[gnu::always_inline]] inline gyreResult_t send(const TransferShape& shape, const void* buffer,
+                                                gyreComm_t comm, gyreStream_t stream) {
+  if (stream != nullptr) return exchange_long({shape, buffer}, comm, stream);
+  auto entry = enter_alone(comm);
+  if (!entry) return exchange_in_group({shape, buffer}, comm);
+  const auto outcome = entry->send_again(shape, buffer);
+  if (outcome != ImmediateTransfer::Outcome::done) [[unlikely]]
+    return exchange_alone(entry, outcome, {shape, buffer}, comm);
+  entry.leave();
+  return gyreSuccess;
+}
+
+gyreResult_t receive(const TransferCall& call, gyreComm_t comm, gyreStream_t stream) {
+  if (stream != nullptr) return exchange_long(call, comm, stream);
+  auto entry = enter_alone(comm);
+  if (!entry) return exchange_in_group(call, comm);
+  const auto outcome = entry->receive_again(call);
+  if (outcome != ImmediateTransfer::Outcome::done) [[unlikely]]
+    return exchange_alone(entry, outcome, call, comm);
+  entry.leave();
+  return gyreSuccess;
 }
 
 }  // namespace
@@ -145,25 +151,22 @@ using namespace gyre::comm;
 
 gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype, int peer,
                       gyreComm_t comm, gyreStream_t stream) {
-  return exchange({Function::send, sendbuff, nullptr, count, raw(datatype), peer, 0}, comm, stream);
+  return send({count, raw(datatype), peer, 0, true}, sendbuff, comm, stream);
 }
 
 gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
                       gyreComm_t comm, gyreStream_t stream) {
-  return exchange({Function::receive, nullptr, recvbuff, count, raw(datatype), peer, 0}, comm,
-                  stream);
+  return receive({{count, raw(datatype), peer, 0, false}, nullptr, recvbuff}, comm, stream);
 }
 
 gyreResult_t gyreSendTagged(const void* sendbuff, size_t count, gyreDataType_t datatype, int peer,
                             int tag, gyreComm_t comm, gyreStream_t stream) {
-  return exchange({Function::send, sendbuff, nullptr, count, raw(datatype), peer, tag}, comm,
-                  stream);
+  return send({count, raw(datatype), peer, tag, true}, sendbuff, comm, stream);
 }
 
 gyreResult_t gyreRecvTagged(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
                             int tag, int* source, int* receivedTag, gyreComm_t comm,
                             gyreStream_t stream) {
-  return exchange(
-      {Function::receive, nullptr, recvbuff, count, raw(datatype), peer, tag, source, receivedTag},
-      comm, stream);
+  return receive({{count, raw(datatype), peer, tag, false}, nullptr, recvbuff, source, receivedTag},
+                 comm, stream);
 }

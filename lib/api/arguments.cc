@@ -52,8 +52,19 @@ Status check_root(int root, int size) {
   return invalid_argument(fmt::format("root {} is not from 0 to {}", root, size - 1));
 }
 
-Status make_request(const Communicator& communicator, const CollectiveCall& call,
-                    Request& request) {
+// A byte that everybody needs from everybody.
+void make_barrier(Communicator& communicator, Request& request) {
+  request.function = Function::barrier;
+  request.count = 1;
+  request.input = request.output = communicator.backend().barrier_byte();
+  request.in_place = true;
+}
+
+Status make_request(Communicator& communicator, const CollectiveCall& call, Request& request) {
+  if (call.function == Function::barrier) {
+    make_barrier(communicator, request);
+    return {};
+  }
   const bool rooted = takes_root(call.collective);
   if (rooted) GYRE_TRY(check_root(call.root, communicator.size()));
   const int rank = communicator.rank();

@@ -39,7 +39,7 @@ Status check_op(const Communicator& communicator, int op, Request& request);
 Status check_root(int root, int size);
 
 // Fills in a new request.
-Status make_request(const Communicator& communicator, const CollectiveCall& call, Request& request);
+Status make_request(Communicator& communicator, const CollectiveCall& call, Request& request);
 
 // One side of a v-function; displacements of null: block after block.
 struct UnevenSide {

@@ -22,6 +22,15 @@ Result<HandleTable<HostStream>::Pin> find_stream(gyreStream_t stream);
 // Of what was done on it since this was last asked.
 Status take_first_error(HostStream& stream);
 
+// The communicator, for a call without a stream that is carried out alone and at once. None: the
+// call takes the long way.
+[[gnu::always_inline]] inline HandleTable<Communicator>::Entry enter_alone(gyreComm_t comm) {
+  Process* const here = known_process();
+  if (here == nullptr || !is_outside_groups() || here->worker.has_work_of_callers()) [[unlikely]]
+    return {};
+  return here->communicators.enter(reinterpret_cast<std::uintptr_t>(comm));
+}
+
 // Whether a call is carried out by its caller before it returns: neither queued nor in a group.
 bool is_at_once(const Communicator& communicator, gyreStream_t stream);
 Status enter_and_carry_out(Communicator& communicator, const Request& request);

@@ -11,6 +11,7 @@
 #include "lib/base/ticks.h"
 
 #include <cstdint>
+#include <utility>
 
 namespace gyre {
 
@@ -76,17 +77,16 @@ class OpenFlightEntry {
  public:
   // `line` belongs to serial % flight_count.
   void begin(FlightLine& line, std::uint64_t serial, const FlightCall& call, TickSource source) {
-    begin(line, serial, call.sequence, ShortFlight::of(call), source);
-    timed_ = call.bytes >= timed_flight_bytes;
-    if (!timed_) return;
+    begin(line, serial, call.sequence, ShortFlight::of(call));
+    is_timed_ = call.bytes >= timed_flight_bytes;
+    if (!is_timed_) return;
     start_ = read_ticks(source);
     line.start.store(start_, std::memory_order_release);
   }
-  void begin(FlightLine& line, std::uint64_t serial, std::uint64_t sequence,
-             const ShortFlight& call, TickSource source) {
+  [[gnu::always_inline]] void begin(FlightLine& line, std::uint64_t serial, std::uint64_t sequence,
+                                    const ShortFlight& call) {
     line_ = &line;
-    source_ = source;
-    timed_ = false;
+    is_timed_ = false;
     codes_ = call.codes;
     start_ = 0;
     // A reader that sees a word of this flight sees that the former one is gone, and at last that
@@ -110,39 +110,43 @@ class OpenFlightEntry {
   }
 
   // When it first waits for a peer: the clock is read while there is nothing else to do.
-  void stamp() {
+  void stamp(TickSource source) {
     if (start_ != 0 || line_ == nullptr) return;
-    start_ = read_ticks(source_);
+    start_ = read_ticks(source);
     line_->start.store(start_, std::memory_order_release);
   }
 
-  void end(std::uint8_t outcome, bool waited_long) {
-    if (line_ == nullptr) return;
+  // It has waited long: the clock is read at its end, too.
+  void time_end() { is_timed_ = true; }
+
+  // It is open.
+  [[gnu::always_inline]] void end(std::uint8_t outcome, TickSource source) {
     FlightEnd how = FlightEnd::soon;
     std::uint64_t at = start_;
-    if (timed_ || waited_long) {
+    if (is_timed_) {
       how = FlightEnd::exact;
-      at = read_ticks(source_);
+      at = read_ticks(source);
     } else if (start_ == 0) {
       how = FlightEnd::late;
       at = static_cast<std::uint64_t>(read_coarse_ns());
     }
-    codes_ |= std::uint64_t{outcome} << 40 | static_cast<std::uint64_t>(how) << 48;
-    line_->codes.store(codes_, std::memory_order_release);
+    FlightLine& line = *std::exchange(line_, nullptr);
+    line.codes.store(codes_ | std::uint64_t{outcome} << 40 | static_cast<std::uint64_t>(how) << 48,
+                     std::memory_order_release);
     // Pairs with the acquire in read_flight: who sees the end sees the outcome.
-    line_->end.store(at, std::memory_order_release);
-    line_ = nullptr;
+    line.end.store(at, std::memory_order_release);
   }
 
   bool is_open() const { return line_ != nullptr; }
   // While it is open.
   std::uint8_t function() const { return static_cast<std::uint8_t>(codes_); }
   std::uint64_t bytes() const { return line_->bytes.load(std::memory_order_relaxed); }
+  std::uint64_t sequence() const { return line_->sequence.load(std::memory_order_relaxed); }
+  std::uint64_t serial() const { return line_->serial.load(std::memory_order_relaxed); }
 
  private:
   FlightLine* line_ = nullptr;
-  TickSource source_ = TickSource::clock;
-  bool timed_ = false;
+  bool is_timed_ = false;
   std::uint64_t codes_ = 0;
   std::uint64_t start_ = 0;
 };

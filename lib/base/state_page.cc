@@ -192,7 +192,7 @@ RankState::~RankState() {
 }
 
 void RankState::note_caller() {
-  caller_ = pthread_self();
+  caller_ = thread_mark();
   memory_->caller.store(static_cast<std::uint64_t>(syscall(SYS_gettid)), std::memory_order_relaxed);
 }
 

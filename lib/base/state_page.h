@@ -7,12 +7,12 @@
 #include "lib/base/owned.h"
 #include "lib/base/state_page_memory.h"
 #include "lib/base/status.h"
+#include "lib/base/thread_state.h"
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <pthread.h>
 #include <string>
 #include <vector>
 
@@ -47,32 +47,40 @@ class RankState {
   const RankStateMemory& memory() const { return *memory_; }
   const StatePage& state_page() const { return *state_page_; }
 
-  // Begins the next flight and gives its serial. No other call in here but `end` is on the path of
-  // a short operation.
+  // Begins the next flight and gives its serial. No other call in here but `end` and `end_well` is
+  // on the path of a short operation.
   std::uint64_t begin(OpenFlightEntry& flight, const FlightCall& call) {
     const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
     flight.begin(memory_->flights[serial % flight_count], serial, call, source_);
-    announce(serial);
+    announce(*memory_, serial);
     return serial;
   }
-  [[gnu::always_inline]] std::uint64_t begin(OpenFlightEntry& flight, std::uint64_t sequence,
-                                             const ShortFlight& call) {
-    const std::uint64_t serial = memory_->begun.load(std::memory_order_relaxed) + 1;
-    flight.begin(memory_->flights[serial % flight_count], serial, sequence, call, source_);
-    announce(serial);
-    return serial;
+  [[gnu::always_inline]] void begin(OpenFlightEntry& flight, std::uint64_t sequence,
+                                    const ShortFlight& call) {
+    RankStateMemory& memory = *memory_;
+    const std::uint64_t serial = memory.begun.load(std::memory_order_relaxed) + 1;
+    flight.begin(memory.flights[serial % flight_count], serial, sequence, call);
+    announce(memory, serial);
   }
-  // And ends it. What ended well is counted: each word has one writer at a time, so that no store
-  // has to lock its line.
-  void end(OpenFlightEntry& flight, std::uint8_t outcome, bool waited_long) {
+  // It first has to wait for a peer.
+  void stamp(OpenFlightEntry& flight) const { flight.stamp(source_); }
+  // And ends it, if it is open. What ended well is counted: each word has one writer at a time, so
+  // that no store has to lock its line.
+  void end(OpenFlightEntry& flight, std::uint8_t outcome) {
     if (!flight.is_open()) return;
-    if (outcome == 0 && flight.function() < NameTable::max_names) [[likely]] {
-      DoneCounters& done = memory_->done[flight.function()];
-      add(done.operations, 1);
-      add(done.bytes, flight.bytes());
-    }
-    flight.end(outcome, waited_long);
+    if (outcome == 0 && flight.function() < NameTable::max_names) [[likely]]
+      return end_well(flight, done(flight.function()), flight.bytes());
+    flight.end(outcome, source_);
   }
+  // The same of one that is open, has a function's name and so many bytes.
+  [[gnu::always_inline]] void end_well(OpenFlightEntry& flight, DoneCounters& done,
+                                       std::uint64_t bytes) {
+    add(done.operations, 1);
+    add(done.bytes, bytes);
+    flight.end(0, source_);
+  }
+  // Of operations of a function, for as long as this lives.
+  DoneCounters& done(std::uint8_t function) { return memory_->done[function]; }
   // This thread makes the calls from now on.
   void note_caller();
 
@@ -89,11 +97,11 @@ class RankState {
  private:
   friend class StatePage;
   void keep_wait(const WaitRecord& wait, std::int64_t until_ns);
-  void announce(std::uint64_t serial) {
-    memory_->begun.store(serial, std::memory_order_release);
+  [[gnu::always_inline]] void announce(RankStateMemory& memory, std::uint64_t serial) {
+    memory.begun.store(serial, std::memory_order_release);
     // Stores become visible in order: a miss on the next line would hold its first message back.
-    __builtin_prefetch(&memory_->flights[(serial + 1) % flight_count], 1);
-    if (const pthread_t self = pthread_self(); self != caller_) [[unlikely]]
+    __builtin_prefetch(&memory.flights[(serial + 1) % flight_count], 1);
+    if (thread_mark() != caller_) [[unlikely]]
       note_caller();
   }
   static void add(SharedWord& word, std::uint64_t more) {
@@ -107,7 +115,7 @@ class RankState {
   RankStateMemory* memory_ = nullptr;
   TickSource source_ = TickSource::clock;
   RankIdentity identity_;
-  pthread_t caller_ = 0;
+  std::uintptr_t caller_ = 0;  // its mark
   static constexpr std::size_t index(WaitLane lane) { return static_cast<std::size_t>(lane); }
   std::array<WaitRecord, wait_lane_count> told_;
   std::uint64_t past_waits_ = 0;

@@ -2,6 +2,8 @@
 // destroyed. They may still use the value: they get a new one, which is never destroyed.
 #pragma once
 
+#include <cstdint>
+#include <pthread.h>
 #include <utility>
 
 namespace gyre {
@@ -32,6 +34,15 @@ T& thread_state() {
 template <typename T>
 T* known_thread_state() noexcept {
   return ThreadStatePlace<T>::known;
+}
+
+// What no other thread that lives has.
+inline std::uintptr_t thread_mark() noexcept {
+#if defined(__GNUC__) && !defined(__clang__)
+  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+#else
+  return static_cast<std::uintptr_t>(pthread_self());
+#endif
 }
 
 }  // namespace gyre

@@ -12,6 +12,8 @@ BufferShape BufferShape::of(plan::Collective collective, int size, int rank, boo
     shape.send_ahead = own;
   if (collective == plan::Collective::reduce_scatter || collective == plan::Collective::scatter)
     shape.receive_ahead = own;
+  if (shape.send_bytes > 0) shape.last_send = address_end - shape.send_bytes - 1;
+  if (shape.receive_bytes > 0) shape.last_receive = address_end - shape.receive_bytes - 1;
   return shape;
 }
 

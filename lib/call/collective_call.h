@@ -4,20 +4,33 @@
 
 #include "lib/call/request.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace gyre::comm {
 
-struct CollectiveCall {
-  Function function = Function::all_reduce;
-  plan::Collective collective = plan::Collective::all_reduce;
-  const void* send = nullptr;
-  void* receive = nullptr;
-  std::size_t count = 0;
+// What calls without streams that are alike have in common, but for their buffers.
+struct CallShape {
+  std::uint64_t count = 0;
   int type = 0;
   int op = 0;    // of those that sum
   int root = 0;  // of those that have one
+  Function function = Function::all_reduce;
+  std::array<std::uint8_t, 3> nothing{};  // so that all of it can be compared as it lies in memory
+
+  friend bool operator==(const CallShape& a, const CallShape& b) {
+    static_assert(std::has_unique_object_representations_v<CallShape>);
+    return std::memcmp(&a, &b, sizeof a) == 0;
+  }
+};
+
+struct CollectiveCall : CallShape {
+  plan::Collective collective = plan::Collective::all_reduce;
+  const void* send = nullptr;
+  void* receive = nullptr;
 };
 
 // The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
@@ -28,6 +41,9 @@ inline constexpr std::uint64_t address_end = 1ULL << 47;
 struct BufferShape {
   std::uint64_t send_bytes = 0, receive_bytes = 0;
   std::uint64_t send_ahead = 0, receive_ahead = 0;
+  // Where each may begin: after null, and up to one byte above. Without bytes it may begin
+  // anywhere.
+  std::uint64_t last_send = UINT64_MAX, last_receive = UINT64_MAX;
 
   static BufferShape of(plan::Collective collective, int size, int rank, bool is_root,
                         std::uint64_t block_bytes);
@@ -39,12 +55,9 @@ struct BufferShape {
   bool fits(const void* send, const void* receive) const {
     const auto from = reinterpret_cast<std::uintptr_t>(send);
     const auto to = reinterpret_cast<std::uintptr_t>(receive);
-    // Of null, one less is beyond any end.
-    if (send_bytes > 0 && from - 1 >= address_end - send_bytes) return false;
-    if (receive_bytes == 0) return true;
-    if (to - 1 >= address_end - receive_bytes) return false;
-    return send_bytes == 0 || from + send_bytes <= to || to + receive_bytes <= from ||
-           is_in_place(send, receive);
+    if (from - 1 > last_send || to - 1 > last_receive) return false;  // of null, 1 less is the most
+    return from + send_bytes <= to || to + receive_bytes <= from || is_in_place(send, receive) ||
+           send_bytes == 0 || receive_bytes == 0;
   }
 };
 

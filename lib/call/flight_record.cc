@@ -115,11 +115,13 @@ FlightCall flight_call(std::span<const Transfer> transfers) {
 }
 
 void OperationRecord::tell(WaitPhase phase, const Blocked& on) {
-  waited_long_ = true;
   WaitRecord wait;
-  wait.sequence = sequence_;
-  wait.serial = serial_;
-  wait.function = function_;
+  if (flight_.is_open()) {
+    flight_.time_end();
+    wait.sequence = flight_.sequence();
+    wait.serial = flight_.serial();
+    wait.function = flight_.function();
+  }
   wait.phase = phase;
   wait.what = on.what;
   wait.peer = on.peer;

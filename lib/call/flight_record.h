@@ -66,18 +66,9 @@ class OperationRecord {
   OperationRecord(RankState& rank_state, WaitLane lane)
       : rank_state_(rank_state), lane_(lane), first_algorithm_(plan::algorithms().data()) {}
 
-  void begin(const FlightCall& call) {
-    sequence_ = call.sequence;
-    function_ = call.function;
-    waited_long_ = false;
-    serial_ = rank_state_.begin(flight_, call);
-  }
-  [[gnu::always_inline]] void begin(std::uint64_t sequence, std::uint8_t function,
-                                    const ShortFlight& call) {
-    sequence_ = sequence;
-    function_ = function;
-    waited_long_ = false;
-    serial_ = rank_state_.begin(flight_, sequence, call);
+  void begin(const FlightCall& call) { (void)rank_state_.begin(flight_, call); }
+  [[gnu::always_inline]] void begin(std::uint64_t sequence, const ShortFlight& call) {
+    rank_state_.begin(flight_, sequence, call);
   }
   void choose(const tune::Choice& choice) {
     flight_.choose(algorithm_code(choice), static_cast<std::uint8_t>(choice.protocol));
@@ -87,7 +78,7 @@ class OperationRecord {
     return static_cast<std::uint8_t>(choice.algorithm - first_algorithm_);
   }
   // Nothing can go on without a peer.
-  void blocked() { flight_.stamp(); }
+  void blocked() { rank_state_.stamp(flight_); }
   // It does go on.
   void moved() {
     if (rank_state_.tells_wait(lane_)) [[unlikely]]
@@ -95,18 +86,18 @@ class OperationRecord {
   }
   void tell(WaitPhase phase, const Blocked& on);
   // Goes on with what another record has begun.
-  void take_over(const OperationRecord& begun) {
-    sequence_ = begun.sequence_;
-    function_ = begun.function_;
-    waited_long_ = begun.waited_long_;
-    serial_ = begun.serial_;
-    flight_ = begun.flight_;
+  void take_over(const OperationRecord& begun) { flight_ = begun.flight_; }
+  // Of one that has told nobody of a wait, by what it began with and its function's counters.
+  [[gnu::always_inline]] void end_well(const ShortFlight& call, DoneCounters& done) {
+    rank_state_.end_well(flight_, done, call.bytes);
   }
-  // Of one that has told nobody of a wait.
-  void end_well() { rank_state_.end(flight_, 0, false); }
+  void end_well() { rank_state_.end(flight_, 0); }
+  DoneCounters& done(Function function) {
+    return rank_state_.done(static_cast<std::uint8_t>(function));
+  }
   void end(const Status& outcome) {
     moved();
-    rank_state_.end(flight_, static_cast<std::uint8_t>(outcome.code()), waited_long_);
+    rank_state_.end(flight_, static_cast<std::uint8_t>(outcome.code()));
   }
 
  private:
@@ -114,10 +105,6 @@ class OperationRecord {
   const WaitLane lane_;
   const plan::Algorithm* const first_algorithm_;
   OpenFlightEntry flight_;
-  std::uint64_t sequence_ = 0;
-  std::uint64_t serial_ = 0;
-  std::uint8_t function_ = 0;
-  bool waited_long_ = false;
 };
 
 }  // namespace gyre::comm

@@ -1,12 +1,15 @@
-// Transfer: one send or receive of point-to-point traffic, as a value, and the head before its
-// payload on a link. Messages between two ranks arrive in the order they were sent. A receive takes
-// the first message that fits it.
+// Transfer: one send or receive of point-to-point traffic, as a value; how its C function got it;
+// and the head before its payload on a link. Messages between two ranks arrive in the order they
+// were sent. A receive takes the first message that fits it.
 #pragma once
 
 #include "lib/base/element.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace gyre::exec {
 struct StreamState;
@@ -33,6 +36,43 @@ struct Transfer {
 
   bool takes(int from, int message_tag) const {
     return (peer == any_source || peer == from) && (tag == any_tag || tag == message_tag);
+  }
+};
+
+// What sends and receives that are alike have in common, but for their buffers.
+struct TransferShape {
+  std::uint64_t count = 0;
+  int type = 0;
+  int peer = 0;
+  int tag = 0;
+  bool sends = false;
+  std::array<std::uint8_t, 3> nothing{};  // so that all of it can be compared as it lies in memory
+
+  friend bool operator==(const TransferShape& a, const TransferShape& b) {
+    static_assert(std::has_unique_object_representations_v<TransferShape>);
+    return std::memcmp(&a, &b, sizeof a) == 0;
+  }
+};
+
+// A send or receive as its C function got it; unchecked.
+struct TransferCall : TransferShape {
+  const void* send = nullptr;
+  void* receive = nullptr;
+  int* source = nullptr;
+  int* received_tag = nullptr;
+
+  // Once its type is known to be one.
+  Transfer transfer() const {
+    const auto element = static_cast<ElementType>(type);
+    return {.sends = sends,
+            .input = static_cast<const std::byte*>(send),
+            .output = static_cast<std::byte*>(receive),
+            .bytes = count * element_bytes(element),
+            .type = element,
+            .peer = peer,
+            .tag = tag,
+            .source = source,
+            .received_tag = received_tag};
   }
 };
 

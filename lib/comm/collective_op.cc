@@ -72,68 +72,40 @@ void CollectiveOp::note_repeatable() {
   if (place == nullptr) return;
   RepeatableCall& next = *place;
   next.run = backend_->short_run();
-  next.own_buffer = request.function == Function::barrier ? backend_->barrier_byte() : nullptr;
-  next.count = request.count;
-  next.function = request.function;
-  next.type = static_cast<int>(request.type);
-  next.op = static_cast<int>(request.op);
-  next.root = request.root;
+  next.shape = {.count = request.count,
+                .type = static_cast<int>(request.type),
+                .op = static_cast<int>(request.op),
+                .root = request.root,
+                .function = request.function};
+  next.last_send = RepeatableCall::no_buffer();
   next.buffers = BufferShape::of(request.collective, state_.size, state_.rank,
                                  state_.rank == request.root, request.block_bytes());
   FlightCall flight = flight_call(request, 0);
   flight.algorithm = record_.algorithm_code(backend_->choice());
   flight.protocol = static_cast<std::uint8_t>(backend_->choice().protocol);
   next.flight = ShortFlight::of(flight);
+  next.done = &record_.done(request.function);
+  next.history = state_.call_history.get();
   next.record = call_;
   next.signature = signature_of(request);
   repeatable_->set_last(place);
 }
 
-CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const WaitPolicy& policy) {
-  RepeatableCall* const kind = repeatable_ != nullptr ? repeatable_->find(call) : nullptr;
-  if (kind == nullptr) [[unlikely]]
-    return Repeated::not_this;
-  const void* send = call.send;
-  void* receive = call.receive;
-  if (kind->own_buffer != nullptr) send = receive = kind->own_buffer;
-  if (!kind->buffers.fits(send, receive) || !state_.is_sound()) [[unlikely]]
-    return Repeated::not_this;
-  call_.sequence = ++sequence_;
-  record_.begin(call_.sequence, static_cast<std::uint8_t>(kind->function), kind->flight);
-  exec::ShortRun& run = *kind->run;
-  run.begin(static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), nullptr);
-  CallHistory* const history = state_.call_history.get();
-  const bool goes_on = kind != repeatable_->last()
-                           ? change_to(*kind)
-                           : history == nullptr || history->repeat(call_.sequence);
-  if (!goes_on) [[unlikely]]
-    return Repeated::waits;
-  if (run.advance() != exec::ShortRun::State::done) {
-    const Repeated how = wait_for(run, policy);
-    if (how == Repeated::waits) return how;
-  }
-  record_.end_well();
-  return Repeated::done;
-}
-
 // The last call was another one. False: see CallHistory::change.
 [[gnu::noinline]] bool CollectiveOp::change_to(RepeatableCall& kind) {
   repeatable_->set_last(&kind);
-  const std::uint64_t sequence = call_.sequence;
   call_ = kind.record;
-  call_.sequence = sequence;
-  CallHistory* const history = state_.call_history.get();
-  if (history == nullptr) return true;
-  const bool goes_on = history->change(call_);
-  kind.run->set_signature(hash_with(kind.signature, history->hash()));
+  call_.sequence = sequence_;
+  if (kind.history == nullptr) return true;
+  const bool goes_on = kind.history->change(call_);
+  kind.run->set_signature(hash_with(kind.signature, kind.history->hash()));
   return goes_on;
 }
 
-[[gnu::noinline]] CollectiveOp::Repeated CollectiveOp::wait_for(exec::ShortRun& run,
-                                                                const WaitPolicy& policy) {
+[[gnu::noinline]] CollectiveOp::Repeated CollectiveOp::wait_for(exec::ShortRun& run) {
   using State = exec::ShortRun::State;
   record_.blocked();
-  const bool done = wait_shortly(policy, [&] {
+  const bool done = wait_shortly(policy_, [&] {
     const State state = run.advance();
     if (state == State::done) return ShortWait::done;
     if (state == State::other_call || !state_.is_sound()) return ShortWait::ends;
@@ -144,6 +116,7 @@ CollectiveOp::Repeated CollectiveOp::repeat(const CollectiveCall& call, const Wa
 
 void CollectiveOp::take_over(const Request& request) {
   request_ = &request;
+  call_.sequence = sequence_;
   more_follow_ = false;
   OperationBase::begin();
   stage_ = Stage::opening;

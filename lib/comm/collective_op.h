@@ -17,8 +17,10 @@ namespace gyre::comm {
 
 class CollectiveOp final : public OperationBase {
  public:
-  CollectiveOp(CommunicatorState& state, Backend& backend)
+  // They outlive it. The policy is for calls once all ranks have joined.
+  CollectiveOp(CommunicatorState& state, Backend& backend, const WaitPolicy& policy)
       : OperationBase(state, WaitLane::collective),
+        policy_(policy),
         of_communicator_(backend),
         backend_(&backend),
         sequence_(static_cast<std::uint64_t>(state.options.settings.first_sequence)),
@@ -28,7 +30,7 @@ class CollectiveOp final : public OperationBase {
   // not_this: nothing has happened. waits: it has begun, and `take_over` has to follow, with the
   // request of this call; it may have failed already.
   enum class Repeated : std::uint8_t { not_this, done, waits };
-  Repeated repeat(const CollectiveCall& call, const WaitPolicy& policy);
+  Repeated repeat(const CollectiveCall& call);
   void take_over(const Request& request);
   bool advance() override;
   void expire() override;
@@ -55,8 +57,9 @@ class CollectiveOp final : public OperationBase {
 
   void note_repeatable();
   bool change_to(RepeatableCall& kind);
-  Repeated wait_for(exec::ShortRun& run, const WaitPolicy& policy);
+  Repeated wait_for(exec::ShortRun& run);
 
+  const WaitPolicy& policy_;
   Backend& of_communicator_;
   Backend* backend_;  // of this call
   const Request* request_ = nullptr;
@@ -70,5 +73,33 @@ class CollectiveOp final : public OperationBase {
   Status verdict_;                     // while recalling
   std::int64_t recall_until_ns_ = 0;
 };
+
+[[gnu::always_inline]] inline CollectiveOp::Repeated CollectiveOp::repeat(
+    const CollectiveCall& call) {
+  RepeatableCall* const kind = repeatable_ != nullptr ? repeatable_->find(call) : nullptr;
+  if (kind == nullptr) [[unlikely]]
+    return Repeated::not_this;
+  if (!kind->takes(call.send, call.receive) || !state_.is_sound()) [[unlikely]]
+    return Repeated::not_this;
+  const std::uint64_t sequence = ++sequence_;
+  record_.begin(sequence, kind->flight);
+  exec::ShortRun& run = *kind->run;
+  const auto* const input = static_cast<const std::byte*>(call.send);
+  auto* const output = static_cast<std::byte*>(call.receive);
+  CallHistory* const history = kind->history;
+  const bool goes_on = kind != repeatable_->last()
+                           ? change_to(*kind)
+                           : history == nullptr || history->repeat(sequence);
+  if (!goes_on) [[unlikely]] {
+    run.begin(input, output, nullptr);
+    return Repeated::waits;
+  }
+  if (!run.run_at_once(input, output)) {
+    const Repeated how = wait_for(run);
+    if (how == Repeated::waits) return how;
+  }
+  record_.end_well(kind->flight, *kind->done);
+  return Repeated::done;
+}
 
 }  // namespace gyre::comm

@@ -21,8 +21,10 @@ Result<std::unique_ptr<Communicator>> Communicator::join(control::ControlPlane& 
   state.self = plane.identity();
   GYRE_ASSIGN(made->backend_, make_backend(state, services, plane, id));
   made->join_op_ = std::make_unique<JoinOp>(state, *made->backend_);
-  made->collective_op_ = std::make_unique<CollectiveOp>(state, *made->backend_);
-  made->immediate_transfer_ = std::make_unique<ImmediateTransfer>(state, *made->backend_);
+  made->collective_op_ =
+      std::make_unique<CollectiveOp>(state, *made->backend_, made->wait_policy());
+  made->immediate_transfer_ =
+      std::make_unique<ImmediateTransfer>(state, *made->backend_, made->wait_policy());
   const RankIdentity identity{
       .communicator = communicator_hash(id),
       .name = FixedText<16>(trust::short_name(id)),

@@ -59,16 +59,28 @@ class Communicator {
     });
   }
   // A collective that is like one of the last, if nothing is queued; see CollectiveOp.
-  CollectiveOp::Repeated repeat(const CollectiveCall& call) {
+  [[gnu::noinline]] CollectiveOp::Repeated repeat(const CollectiveCall& call) {
     if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
       return CollectiveOp::Repeated::not_this;
-    return collective_op_->repeat(call, join_op_->wait_policy());
+    return collective_op_->repeat(call);
   }
-  // The same of a short send or receive; see ImmediateTransfer.
+  // The same of a send or receive that is like the last; see ImmediateTransfer.
+  [[gnu::noinline]] ImmediateTransfer::Outcome send_again(const TransferShape& call,
+                                                          const void* buffer) {
+    if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return ImmediateTransfer::Outcome::not_this;
+    return immediate_transfer_->send_again(call, buffer);
+  }
+  [[gnu::noinline]] ImmediateTransfer::Outcome receive_again(const TransferCall& call) {
+    if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return ImmediateTransfer::Outcome::not_this;
+    return immediate_transfer_->receive_again(call);
+  }
+  // And of a short one that is checked.
   ImmediateTransfer::Outcome transfer_now(const Transfer& transfer, std::uint64_t count) {
     if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
       return ImmediateTransfer::Outcome::not_this;
-    return immediate_transfer_->carry_out(transfer, count, join_op_->wait_policy());
+    return immediate_transfer_->carry_out(transfer, count);
   }
   bool may_transfer_now(const Transfer& transfer) {
     return immediate_transfer_->may_carry_out(transfer);
@@ -76,7 +88,7 @@ class Communicator {
   ImmediateTransfer::Outcome transfer_now(ShortGroup& group) {
     if (order.queued.load(std::memory_order_acquire) != 0) [[unlikely]]
       return ImmediateTransfer::Outcome::not_this;
-    return immediate_transfer_->carry_out(group, join_op_->wait_policy());
+    return immediate_transfer_->carry_out(group);
   }
   // What goes on with one that waits. As with `begin`.
   Resumable& take_over(const Request& request) {

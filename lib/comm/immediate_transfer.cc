@@ -4,10 +4,59 @@
 
 namespace gyre::comm {
 
-bool ImmediateTransfer::await(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy) {
+ImmediateTransfer::Outcome ImmediateTransfer::send(const Transfer& transfer, std::uint64_t count) {
+  exec::SendPort* const port = exchange_->ready_to_send(transfer, max_slots_one_way);
+  if (port == nullptr) [[unlikely]]
+    return Outcome::not_this;
+  if (transfer.bytes < timed_flight_bytes) [[likely]]
+    record_.begin(0, short_flight(transfer, count));
+  else
+    record_.begin(flight_call({&transfer, 1}));
+  write_message(*port, transfer);
+  record_.end_well();
+  if (is_inline(transfer.bytes)) {
+    last_send_ = repeatable(transfer, count);
+    last_send_.port = port;
+  }
+  return Outcome::done;
+}
+
+ImmediateTransfer::Outcome ImmediateTransfer::receive(const Transfer& transfer,
+                                                      std::uint64_t count) {
+  Mailbox* const box = exchange_->ready_to_receive(transfer, max_slots_one_way);
+  if (box == nullptr) [[unlikely]]
+    return Outcome::not_this;
+  if (transfer.bytes >= timed_flight_bytes) [[unlikely]]
+    return receive_timed(*box, transfer);
+  const Mailbox::Taken taken = box->take_now(transfer);
+  if (taken == Mailbox::Taken::other) [[unlikely]]
+    return Outcome::not_this;
+  record_.begin(0, short_flight(transfer, count));
+  if (taken == Mailbox::Taken::not_here && !await(*box, transfer)) return Outcome::waits;
+  record_.end_well();
+  if (is_inline(transfer.bytes)) {
+    last_receive_ = repeatable(transfer, count);
+    last_receive_.box = box;
+  }
+  return Outcome::done;
+}
+
+// Its time counts from here, before it is taken.
+ImmediateTransfer::Outcome ImmediateTransfer::receive_timed(Mailbox& box,
+                                                            const Transfer& transfer) {
+  record_.begin(flight_call({&transfer, 1}));
+  const Mailbox::Taken taken = box.take_now(transfer);
+  const bool is_done =
+      taken == Mailbox::Taken::taken || (taken == Mailbox::Taken::not_here && await(box, transfer));
+  if (!is_done) return Outcome::waits;
+  record_.end_well();
+  return Outcome::done;
+}
+
+bool ImmediateTransfer::await(Mailbox& box, const Transfer& transfer) {
   record_.blocked();
   Mailbox::Taken taken = Mailbox::Taken::not_here;
-  return wait_shortly(policy, [&] {
+  return wait_shortly(policy_, [&] {
     taken = box.take_now(transfer);
     if (taken == Mailbox::Taken::taken) return ShortWait::done;
     const bool goes_on = taken == Mailbox::Taken::not_here && state_.is_sound();
@@ -15,15 +64,38 @@ bool ImmediateTransfer::await(Mailbox& box, const Transfer& transfer, const Wait
   });
 }
 
-// Its time counts from here, before it is taken.
-ImmediateTransfer::Outcome ImmediateTransfer::receive_timed(Mailbox& box, const Transfer& transfer,
-                                                            const WaitPolicy& policy) {
-  record_.begin(flight_call({&transfer, 1}));
-  const Mailbox::Taken taken = box.take_now(transfer);
-  const bool is_done = taken == Mailbox::Taken::taken ||
-                       (taken == Mailbox::Taken::not_here && await(box, transfer, policy));
-  if (!is_done) return Outcome::waits;
-  record_.end_well();
+// ------------------------------------------------------------------------------ again
+
+ImmediateTransfer::RepeatableTransfer ImmediateTransfer::repeatable(const Transfer& transfer,
+                                                                    std::uint64_t count) {
+  RepeatableTransfer made;
+  made.shape = {.count = count,
+                .type = static_cast<int>(transfer.type),
+                .peer = transfer.peer,
+                .tag = transfer.tag,
+                .sends = transfer.sends};
+  made.transfer = transfer;
+  made.head = head_of(transfer);
+  made.last_address = transfer.bytes > 0 ? address_end - transfer.bytes - 1 : UINT64_MAX;
+  made.flight = short_flight(transfer, count);
+  made.done = &record_.done(transfer.sends ? Function::send : Function::receive);
+  return made;
+}
+
+ImmediateTransfer::Outcome ImmediateTransfer::receive_again(const TransferCall& call) {
+  RepeatableTransfer& last = last_receive_;
+  if (!last.takes(call, call.receive) || !state_.is_sound() ||
+      !exchange_->may_receive_next(*last.box)) [[unlikely]]
+    return Outcome::not_this;
+  last.transfer.output = static_cast<std::byte*>(call.receive);
+  last.transfer.source = call.source;
+  last.transfer.received_tag = call.received_tag;
+  const Mailbox::Taken taken = last.box->take_now(last.transfer);
+  if (taken == Mailbox::Taken::other) [[unlikely]]
+    return Outcome::not_this;
+  record_.begin(0, last.flight);
+  if (taken == Mailbox::Taken::not_here && !await(*last.box, last.transfer)) return Outcome::waits;
+  record_.end_well(last.flight, *last.done);
   return Outcome::done;
 }
 
@@ -39,8 +111,7 @@ bool ImmediateTransfer::can_begin(ShortGroup& group) {
          });
 }
 
-ImmediateTransfer::Outcome ImmediateTransfer::carry_out(ShortGroup& group,
-                                                        const WaitPolicy& policy) {
+ImmediateTransfer::Outcome ImmediateTransfer::carry_out(ShortGroup& group) {
   if (!can_begin(group)) [[unlikely]]
     return Outcome::not_this;
   record_.begin(flight_call(group.all()));
@@ -48,7 +119,7 @@ ImmediateTransfer::Outcome ImmediateTransfer::carry_out(ShortGroup& group,
   bool is_done = take_all(group) == ShortWait::done;
   if (!is_done) {
     record_.blocked();
-    is_done = wait_shortly(policy, [&] { return take_all(group); });
+    is_done = wait_shortly(policy_, [&] { return take_all(group); });
   }
   if (!is_done) return Outcome::waits;
   record_.end_well();

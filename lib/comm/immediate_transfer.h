@@ -16,67 +16,90 @@ namespace gyre::comm {
 
 class ImmediateTransfer {
  public:
-  ImmediateTransfer(CommunicatorState& state, Backend& backend)
-      : state_(state), backend_(backend), record_(state.rank_state, WaitLane::transfers) {}
+  // They outlive it. The policy is for calls once all ranks have joined.
+  ImmediateTransfer(CommunicatorState& state, Backend& backend, const WaitPolicy& policy)
+      : state_(state),
+        backend_(backend),
+        policy_(policy),
+        record_(state.rank_state, WaitLane::transfers) {}
 
   // not_this: nothing has happened. waits: SendRecvOp has to go on with it, and with `record`.
   enum class Outcome : std::uint8_t { not_this, done, waits };
   // Of a transfer that is checked.
-  Outcome carry_out(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
+  Outcome carry_out(const Transfer& transfer, std::uint64_t count) {
     if (!is_ready()) [[unlikely]]
       return Outcome::not_this;
-    return transfer.sends ? send(transfer, count) : receive(transfer, count, policy);
+    return transfer.sends ? send(transfer, count) : receive(transfer, count);
   }
+  // Of one that is like the last of its direction, if that was short; unchecked.
+  Outcome send_again(const TransferShape& call, const void* buffer);
+  Outcome receive_again(const TransferCall& call);
   // Whether it knows the peer, so that a group may have the transfer.
   bool may_carry_out(const Transfer& transfer) {
     return is_ready() && exchange_->is_near(transfer.peer);
   }
   // The same of all of a group. waits: the group still has those that SendRecvOp has to go on with.
-  Outcome carry_out(ShortGroup& group, const WaitPolicy& policy);
+  Outcome carry_out(ShortGroup& group);
   const OperationRecord& record() const { return record_; }
 
  private:
+  // A short transfer that has been carried out. Its messages follow their heads in lines.
+  struct RepeatableTransfer {
+    TransferShape shape{};
+    Transfer transfer{};  // with the buffers of the last one
+    TransferHead head{};
+    std::uint64_t last_address = 0;
+    ShortFlight flight{};
+    DoneCounters* done = nullptr;
+    exec::SendPort* port = nullptr;  // of a send
+    Mailbox* box = nullptr;          // of a receive
+
+    // Its last address is one below the first that does not fit, as 0 turns into the most.
+    bool takes(const TransferShape& call, const void* buffer) const {
+      return shape == call && reinterpret_cast<std::uintptr_t>(buffer) - 1 <= last_address;
+    }
+  };
+
   bool is_ready() {
     if (exchange_ == nullptr) [[unlikely]]
       exchange_ = backend_.host_exchange();
     return exchange_ != nullptr && state_.is_sound();
   }
-  Outcome send(const Transfer& transfer, std::uint64_t count) {
-    exec::SendPort* const port = exchange_->ready_to_send(transfer, max_slots_one_way);
-    if (port == nullptr) [[unlikely]]
-      return Outcome::not_this;
-    if (transfer.bytes < timed_flight_bytes) [[likely]]
-      record_.begin(0, function_code(transfer), short_flight(transfer, count));
-    else
-      record_.begin(flight_call({&transfer, 1}));
-    write_message(*port, transfer);
-    record_.end_well();
-    return Outcome::done;
-  }
-  Outcome receive(const Transfer& transfer, std::uint64_t count, const WaitPolicy& policy) {
-    Mailbox* const box = exchange_->ready_to_receive(transfer, max_slots_one_way);
-    if (box == nullptr) [[unlikely]]
-      return Outcome::not_this;
-    if (transfer.bytes >= timed_flight_bytes) [[unlikely]]
-      return receive_timed(*box, transfer, policy);
-    const Mailbox::Taken taken = box->take_now(transfer);
-    if (taken == Mailbox::Taken::other) [[unlikely]]
-      return Outcome::not_this;
-    record_.begin(0, function_code(transfer), short_flight(transfer, count));
-    if (taken == Mailbox::Taken::not_here && !await(*box, transfer, policy)) return Outcome::waits;
-    record_.end_well();
-    return Outcome::done;
-  }
-  Outcome receive_timed(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
-  bool await(Mailbox& box, const Transfer& transfer, const WaitPolicy& policy);
+  Outcome send(const Transfer& transfer, std::uint64_t count);
+  Outcome receive(const Transfer& transfer, std::uint64_t count);
+  Outcome receive_timed(Mailbox& box, const Transfer& transfer);
+  RepeatableTransfer repeatable(const Transfer& transfer, std::uint64_t count);
+  bool await(Mailbox& box, const Transfer& transfer);
   bool can_begin(ShortGroup& group);
   void send_all(ShortGroup& group);
   ShortWait take_all(ShortGroup& group);
 
   CommunicatorState& state_;
   Backend& backend_;
+  const WaitPolicy& policy_;
   HostExchange* exchange_ = nullptr;
   OperationRecord record_;
+  // Until there is a last one: like no call of the direction.
+  RepeatableTransfer last_send_{.shape = {.sends = false}};
+  RepeatableTransfer last_receive_{.shape = {.sends = true}};
 };
+
+[[gnu::always_inline]] inline ImmediateTransfer::Outcome ImmediateTransfer::send_again(
+    const TransferShape& call, const void* buffer) {
+  if (!last_send_.takes(call, buffer) || !state_.is_sound() || !exchange_->may_send_next())
+      [[unlikely]]
+    return Outcome::not_this;
+  exec::SendPort* const port = last_send_.port;
+  if (!port->lines.has_credit(max_inline_lines)) [[unlikely]]
+    return Outcome::not_this;
+  record_.begin(0, last_send_.flight);
+  const auto* const payload = static_cast<const std::byte*>(buffer);
+  if (last_send_.transfer.bytes <= first_line_bytes) [[likely]]
+    write_first_line(port->lines, last_send_.head, payload, last_send_.transfer.bytes);
+  else
+    write_lines(port->lines, last_send_.head, payload);
+  record_.end_well(last_send_.flight, *last_send_.done);
+  return Outcome::done;
+}
 
 }  // namespace gyre::comm

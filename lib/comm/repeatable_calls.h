@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/base/flight.h"
+#include "lib/base/state_page_memory.h"
 #include "lib/call/call_history.h"
 #include "lib/call/collective_call.h"
 #include "lib/exec/short_run.h"
@@ -15,19 +16,29 @@ namespace gyre::comm {
 
 struct RepeatableCall {
   exec::ShortRun* run = nullptr;  // null: none is of this kind
-  std::uint64_t count = 0;
-  Function function = Function::all_reduce;
-  int type = 0, op = 0, root = 0;
-  std::byte* own_buffer = nullptr;  // of a function that has no buffers
+  CallShape shape;
   BufferShape buffers;
+  // Those of the last call.
+  const void* last_send = no_buffer();
+  const void* last_receive = nullptr;
   ShortFlight flight;
-  CallRecord record;            // its sequence is another call's
-  std::uint64_t signature = 0;  // without the history
-  std::uint64_t used = 0;       // when: a number that grows
+  DoneCounters* done = nullptr;    // of its function
+  CallHistory* history = nullptr;  // null: calls are not compared
+  CallRecord record;               // its sequence is another call's
+  std::uint64_t signature = 0;     // without the history
+  std::uint64_t used = 0;          // when: a number that grows
 
-  bool is_like(const CollectiveCall& call) const {
-    return run != nullptr && function == call.function && count == call.count &&
-           type == call.type && op == call.op && root == call.root;
+  bool is_like(const CallShape& call) const { return run != nullptr && shape == call; }
+  // No caller's.
+  static const void* no_buffer() { return reinterpret_cast<const void*>(UINTPTR_MAX); }
+  // Whether its buffers may be those. Mostly they are those of the last call.
+  bool takes(const void* send, const void* receive) {
+    if (send == last_send && receive == last_receive) [[likely]]
+      return true;
+    if (!buffers.fits(send, receive)) return false;
+    last_send = send;
+    last_receive = receive;
+    return true;
   }
 };
 
@@ -37,12 +48,10 @@ class RepeatableCalls {
   static constexpr std::size_t max_kinds = 8;
 
   // Null: it is not here.
-  [[gnu::always_inline]] RepeatableCall* find(const CollectiveCall& call) {
-    if (last_ != nullptr && last_->is_like(call)) [[likely]]
+  [[gnu::always_inline]] RepeatableCall* find(const CallShape& call) {
+    if (last_ != nullptr && last_->shape == call) [[likely]]
       return last_;
-    for (RepeatableCall& one : calls_)
-      if (one.is_like(call)) return &one;
-    return nullptr;
+    return find_other(call);
   }
   // The one that was called last. Null: that was none of these.
   RepeatableCall* last() const { return last_; }
@@ -55,6 +64,12 @@ class RepeatableCalls {
   std::size_t last_place() const { return static_cast<std::size_t>(last_ - calls_.data()); }
 
  private:
+  [[gnu::noinline]] RepeatableCall* find_other(const CallShape& call) {
+    for (RepeatableCall& one : calls_)
+      if (one.is_like(call)) return &one;
+    return nullptr;
+  }
+
   std::array<RepeatableCall, max_kinds> calls_;
   RepeatableCall* last_ = nullptr;
   std::uint64_t uses_ = 0;

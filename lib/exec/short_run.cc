@@ -15,11 +15,12 @@ void ShortRun::bind(const BoundPlan& bound, const Call& call) {
   type_ = call.type;
   element_bytes_ = element_bytes(call.type);
   divisor_ = call.divisor;
-  signature_ = call.signature;
+  set_signature(call.signature);
   reduce_ = kernels::find_move(call.type, call.op);
   reduce_pair_ = call.op == ReduceOp::pre_mul_sum || call.divisor != 1
                      ? nullptr
                      : kernels::find_pair(call.type, call.op);
+  reduce_word_ = reduce_pair_ == nullptr ? nullptr : kernels::find_word(call.type, call.op);
   by_slots_ = call.protocol != Protocol::line;
   multiplies_ = call.op == ReduceOp::pre_mul_sum;
   rank_ = bound.rank;
@@ -44,6 +45,12 @@ void ShortRun::bind(const BoundPlan& bound, const Call& call) {
     send_early(lanes_[0]);
   }
   for (std::size_t i = 0; i < lane_count_; ++i) find_short(lanes_[i]);
+  const bool is_plain =
+      is_whole_ && lane_count_ == 1 && std::ranges::all_of(lanes_[0].acts, [](const ShortAct& act) {
+        return act.kind != ShortKind::none && act.kind != ShortKind::relays;
+      });
+  plain_first_ = is_plain ? lanes_[0].first : nullptr;
+  plain_end_ = is_plain ? lanes_[0].end : nullptr;
 }
 
 void ShortRun::begin_lists() {
@@ -110,16 +117,25 @@ void ShortRun::find_short(ShortLane& lane) const {
         (is_pair && (reduce_pair_ == nullptr || act.elements > kernels::max_pair_elements)))
       continue;
     if (is_pair)
-      act.kind = act.own_place == 0 ? ShortKind::own_first : ShortKind::arrived_first;
+      act.operands =
+          act.own_place == 0 ? OperandOrder::own_and_arrived : OperandOrder::arrived_and_own;
     else
-      act.kind = has_own ? ShortKind::own : ShortKind::arrived;
+      act.operands = has_own ? OperandOrder::own : OperandOrder::arrived;
     act.take = act.receive_count == 1 ? &lane.receive[act.receive_first]->lines : nullptr;
     act.give = act.send_count == 1 ? &lane.send[act.send_first]->lines : nullptr;
     act.own_offset = lane.parts[act.part_first].local_offset;
     act.store_offset = lane.parts[act.part_first].store_offset;
+    act.kind = kind_of(act);
   }
   lane.at = lane.first = lane.acts.data();
   lane.end = lane.first + lane.acts.size();
+}
+
+ShortRun::ShortKind ShortRun::kind_of(const ShortAct& act) const {
+  if (act.give != nullptr) return act.take != nullptr ? ShortKind::relays : ShortKind::tells;
+  if (act.operands == OperandOrder::own) return ShortKind::keeps;
+  if (act.operands == OperandOrder::arrived) return ShortKind::takes;
+  return act.bytes == sizeof(std::uint64_t) ? ShortKind::adds_word : ShortKind::adds;
 }
 
 // A rank may meet itself: what it sends and takes is then a copy.
@@ -211,10 +227,10 @@ ShortRun::State ShortRun::advance() {
       refilled = true;
     }
     if (act->kind != ShortKind::none) [[likely]] {
-      const bool is_here = act->take == nullptr || act->take->has_line(signature_);
-      if (!is_here || (act->give != nullptr && !act->give->has_credit(1))) [[unlikely]]
+      if (!carry_out_short(*act)) [[unlikely]] {
         if (!is_ready(lane, *act)) break;
-      carry_out_short(*act);
+        continue;
+      }
     } else {
       if (!is_ready(lane, *act)) break;
       carry_out(lane, *act);
@@ -223,6 +239,21 @@ ShortRun::State ShortRun::advance() {
   }
   lane.at = act;
   return refilled || act != begin;
+}
+
+bool ShortRun::begin_and_advance(const std::byte* input, std::byte* output) {
+  begin(input, output, nullptr);
+  return advance() == State::done;
+}
+
+// Of a call that has come to a plain act, which has to wait. False: it is not done.
+bool ShortRun::begin_at(const ShortAct* act) {
+  pre_scalar_ = nullptr;
+  stranger_ = -1;
+  lanes_done_ = 0;
+  lanes_[0].restart();
+  lanes_[0].at = act;
+  return false;
 }
 
 // Whether all is done; else the next list is there.
@@ -271,31 +302,48 @@ bool ShortRun::is_ready(ShortLane& lane, const ShortAct& act) {
   return true;
 }
 
-[[gnu::always_inline]] inline void ShortRun::carry_out_short(const ShortAct& act) {
-  const std::byte* const own = base_[static_cast<std::size_t>(act.local)] + act.own_offset;
-  std::byte* const store = base_[static_cast<std::size_t>(act.store)] + act.store_offset;
-  std::byte* const target = act.give != nullptr ? act.give->place() : store;
-  const std::byte* const arrived = act.take != nullptr ? act.take->place() : nullptr;
-  switch (act.kind) {
-    case ShortKind::own:
-      if (own != target) copy_within_line(target, own, act.bytes);
-      break;
-    case ShortKind::arrived:
-      copy_within_line(target, arrived, act.bytes);
-      break;
-    case ShortKind::own_first:
-      reduce_pair_(own, arrived, target, act.elements);
-      break;
-    default:
-      reduce_pair_(arrived, own, target, act.elements);
-      break;
+[[gnu::always_inline]] inline bool ShortRun::carry_out_short(const ShortAct& act) {
+  if (act.kind != ShortKind::relays) [[likely]]
+    return carry_out_plain(act);
+  if (!act.take->has_line(flag_signature_) || !act.give->has_credit(1)) return false;
+  relay(act);
+  return true;
+}
+
+// Plain acts that are not among the most frequent ones.
+bool ShortRun::carry_out_rest(const ShortAct& act) const {
+  std::byte* const store = store_place(act);
+  if (act.kind == ShortKind::keeps) {
+    if (store != own_place(act)) copy_within_line(store, own_place(act), act.bytes);
+    return true;
   }
-  if (act.give != nullptr) {
-    const bool is_in_place = act.kind == ShortKind::own && store == own;
-    if (act.store != plan::Buffer::none && !is_in_place) copy_within_line(store, target, act.bytes);
-    act.give->commit_line(signature_);
-  }
-  if (act.take != nullptr) act.take->release_lines(1);
+  if (!act.take->has_line(flag_signature_)) return false;
+  if (act.kind == ShortKind::takes)
+    copy_within_line(store, act.take->place(), act.bytes);
+  else
+    add(act);
+  act.take->release_line();
+  return true;
+}
+
+void ShortRun::add(const ShortAct& act) const {
+  const std::byte* const arrived = act.take->place();
+  std::byte* const target = act.give != nullptr ? act.give->place() : store_place(act);
+  if (act.operands == OperandOrder::own_and_arrived)
+    reduce_pair_(own_place(act), arrived, target, act.elements);
+  else
+    reduce_pair_(arrived, own_place(act), target, act.elements);
+}
+
+void ShortRun::relay(const ShortAct& act) const {
+  std::byte* const target = act.give->place();
+  if (act.operands == OperandOrder::arrived)
+    copy_within_line(target, act.take->place(), act.bytes);
+  else
+    add(act);
+  if (act.store != plan::Buffer::none) copy_within_line(store_place(act), target, act.bytes);
+  act.give->commit_line(flag_signature_);
+  act.take->release_line();
 }
 
 void ShortRun::carry_out(const ShortLane& lane, const ShortAct& act) {

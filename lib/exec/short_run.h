@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace gyre::exec {
@@ -29,7 +30,10 @@ class ShortRun {
   // the ports, stay as long as calls are run.
   void bind(const BoundPlan& bound, const Call& call);
   // Of the calls from now on; it is bound with that of its first one.
-  void set_signature(std::uint64_t signature) { signature_ = signature; }
+  void set_signature(std::uint64_t signature) {
+    signature_ = signature;
+    flag_signature_ = transport::FlagSignature(signature);
+  }
   // Whether one list holds all, and no port needs a turn for its own sake: `advance` is then all
   // that a call needs, from its begin to its end.
   bool is_self_sufficient() const { return is_whole_ && !needs_progress_; }
@@ -47,6 +51,20 @@ class ShortRun {
   }
   // Every lane as far as it comes.
   State advance();
+  // The same as `begin` and `advance`, without a pre-scalar. Whether all is done.
+  [[gnu::always_inline]] bool run_at_once(const std::byte* input, std::byte* output) {
+    const ShortAct* act = plain_first_;
+    const ShortAct* const end = plain_end_;
+    if (act == end) [[unlikely]]
+      return begin_and_advance(input, output);
+    base_[static_cast<std::size_t>(plan::Buffer::input)] = const_cast<std::byte*>(input);
+    base_[static_cast<std::size_t>(plan::Buffer::output)] = output;
+    do {
+      if (!carry_out_plain(*act)) [[unlikely]]
+        return begin_at(act);
+    } while (++act != end);
+    return true;
+  }
 
   // The rank that made another call.
   int stranger() const { return stranger_; }
@@ -77,16 +95,27 @@ class ShortRun {
     std::uint32_t bytes = 0;
     std::uint64_t message_offset = 0, local_offset = 0, store_offset = 0;
   };
-  // What an act of one part in one line does: a copy, or the sum of two.
-  enum class ShortKind : std::uint8_t { none, own, arrived, own_first, arrived_first };
+  // What an act of one part in one line does. A plain one does one thing.
+  enum class ShortKind : std::uint8_t {
+    none,       // it has more ports, parts or lines
+    tells,      // sends what is its own, and may store it
+    takes,      // stores what has arrived
+    adds_word,  // stores the sum of both, of a word
+    adds,       // the same of other lengths
+    keeps,      // stores what is its own
+    relays,     // not plain: it takes and sends
+  };
+  // Its operands, in their order.
+  enum class OperandOrder : std::uint8_t { own, arrived, own_and_arrived, arrived_and_own };
   struct ShortAct {
-    // Of a short act all that it needs; others have more ports, parts or lines.
+    // Of a short act all that it needs.
     transport::LineReader* take = nullptr;  // null: it takes nothing
     transport::LineWriter* give = nullptr;  // null: it sends nothing
     std::uint64_t own_offset = 0, store_offset = 0;
     std::uint32_t bytes = 0;  // of the message
     std::uint32_t elements = 0;
     ShortKind kind = ShortKind::none;
+    OperandOrder operands = OperandOrder::own;
     plan::Buffer local = plan::Buffer::none;
     plan::Buffer store = plan::Buffer::none;
     bool finishes = false;
@@ -127,12 +156,26 @@ class ShortRun {
   static bool may_swap(const ShortLane& lane, const ShortAct& before, const ShortAct& send);
   void find_copies(ShortLane& lane) const;
   void find_short(ShortLane& lane) const;
+  ShortKind kind_of(const ShortAct& act) const;
+  bool begin_and_advance(const std::byte* input, std::byte* output);
+  bool begin_at(const ShortAct* act);
   bool run_lane(ShortLane& lane);
   bool end_list(ShortLane& lane);
   transport::MessageState look_at(ReceivePort& port, const ShortAct& act) const;
   bool may_send(SendPort& port, const ShortAct& act) const;
   bool is_ready(ShortLane& lane, const ShortAct& act);
-  void carry_out_short(const ShortAct& act);
+  // False: it has to wait.
+  bool carry_out_short(const ShortAct& act);
+  bool carry_out_plain(const ShortAct& act);
+  bool carry_out_rest(const ShortAct& act) const;
+  void add(const ShortAct& act) const;
+  void relay(const ShortAct& act) const;
+  std::byte* own_place(const ShortAct& act) const {
+    return base_[static_cast<std::size_t>(act.local)] + act.own_offset;
+  }
+  std::byte* store_place(const ShortAct& act) const {
+    return base_[static_cast<std::size_t>(act.store)] + act.store_offset;
+  }
   void carry_out(const ShortLane& lane, const ShortAct& act);
   void send_and_release(const ShortLane& lane, const ShortAct& act) const;
   void reduce_part(const ShortLane& lane, const ShortAct& act, const ChunkPart& part);
@@ -143,15 +186,20 @@ class ShortRun {
   std::vector<ShortLane> lanes_;
   std::size_t lane_count_ = 0;
   plan::Geometry geometry_;
+  // All acts, if there is one lane of plain acts alone, and they are whole.
+  const ShortAct* plain_first_ = nullptr;
+  const ShortAct* plain_end_ = nullptr;
   std::array<std::byte*, 4> base_{};  // by plan::Buffer; the input is only read
   const void* pre_scalar_ = nullptr;
   ElementType type_ = ElementType::uint8;
   std::uint32_t element_bytes_ = 1;
   std::uint32_t divisor_ = 1;
   std::uint64_t signature_ = 0;
+  transport::FlagSignature flag_signature_;
   std::int32_t rank_ = -1;
   kernels::MoveFunction reduce_ = nullptr;
   kernels::PairFunction reduce_pair_ = nullptr;
+  kernels::WordFunction reduce_word_ = nullptr;
   std::size_t lanes_done_ = 0;
   bool by_slots_ = false;    // else by lines
   bool multiplies_ = false;  // pre_mul_sum
@@ -166,5 +214,30 @@ class ShortRun {
   std::vector<std::byte> operands_;  // messages of several lines that came in
   std::vector<std::byte> product_;   // of the own operand with the pre-op, as peers receive theirs
 };
+
+[[gnu::always_inline]] inline bool ShortRun::carry_out_plain(const ShortAct& act) {
+  using transport::copy_within_line;
+  if (act.kind == ShortKind::tells) {
+    transport::LineWriter& lines = *act.give;
+    if (!lines.has_credit(1)) [[unlikely]]
+      return false;
+    const std::byte* const own = own_place(act);
+    copy_within_line(lines.place(), own, act.bytes);
+    if (act.store != plan::Buffer::none && store_place(act) != own)
+      copy_within_line(store_place(act), own, act.bytes);
+    lines.commit_line(flag_signature_);
+    return true;
+  }
+  if (act.kind != ShortKind::adds_word) return carry_out_rest(act);
+  if (!act.take->has_line(flag_signature_)) [[unlikely]]
+    return false;
+  std::uint64_t own, arrived;
+  std::memcpy(&own, own_place(act), sizeof own);
+  std::memcpy(&arrived, act.take->place(), sizeof arrived);
+  const std::uint64_t sum = reduce_word_(own, arrived);  // the same bits in either order
+  std::memcpy(store_place(act), &sum, sizeof sum);
+  act.take->release_line();
+  return true;
+}
 
 }  // namespace gyre::exec

@@ -46,6 +46,13 @@ class HostExchange final : public Exchange {
     return box->is_clear() && fits(transfer.bytes, shape, max_slots) ? box : nullptr;
   }
 
+  // The same of ports and boxes that were ready before: whether one of these takes the next message
+  // as far as other messages are concerned.
+  bool may_send_next() const { return sending_.empty() && failed_.ok() && links_.all_open(); }
+  bool may_receive_next(const Mailbox& box) const {
+    return receives_.none_unfinished() && box.is_clear() && failed_.ok() && links_.all_open();
+  }
+
   bool is_near(int peer) const {
     const auto index = static_cast<std::size_t>(peer);
     return index < near_.size() && near_[index].send != nullptr && failed_.ok() &&

@@ -13,6 +13,7 @@
 
 namespace gyre::comm {
 
+inline constexpr transport::FlagSignature transfer_flags{transfer_signature};
 inline constexpr std::uint32_t max_inline_lines = 8;
 inline constexpr std::uint64_t max_inline_bytes =
     max_inline_lines * transport::line_payload_bytes - sizeof(TransferHead);
@@ -34,20 +35,29 @@ inline TransferHead head_of(const Transfer& transfer) {
   return {transfer.bytes, transfer.tag, static_cast<std::uint8_t>(transfer.type), {}};
 }
 
+// There is credit for it: the head, and as much of the payload as fits its line.
+[[gnu::always_inline]] inline void write_first_line(transport::LineWriter& lines,
+                                                    const TransferHead& head,
+                                                    const std::byte* payload,
+                                                    std::uint64_t payload_bytes) {
+  std::byte* const place = lines.place();
+  std::memcpy(place, &head, sizeof head);
+  transport::copy_within_line(place + sizeof head, payload,
+                              static_cast<std::uint32_t>(payload_bytes));
+  lines.commit_line(transfer_flags);
+}
+
 // There is credit for them.
 inline void write_lines(transport::LineWriter& lines, const TransferHead& head,
                         const std::byte* payload) {
-  std::memcpy(lines.place(), &head, sizeof head);
-  if (!is_inline(head.bytes)) return lines.commit_line(transfer_signature);
+  if (!is_inline(head.bytes)) return write_first_line(lines, head, nullptr, 0);
   const std::uint64_t first = std::min<std::uint64_t>(head.bytes, first_line_bytes);
-  transport::copy_within_line(lines.place() + sizeof head, payload,
-                              static_cast<std::uint32_t>(first));
-  lines.commit_line(transfer_signature);
+  write_first_line(lines, head, payload, first);
   for (std::uint64_t at = first; at < head.bytes; at += transport::line_payload_bytes) {
     const std::uint64_t part =
         std::min<std::uint64_t>(head.bytes - at, transport::line_payload_bytes);
     transport::copy_within_line(lines.place(), payload + at, static_cast<std::uint32_t>(part));
-    lines.commit_line(transfer_signature);
+    lines.commit_line(transfer_flags);
   }
 }
 

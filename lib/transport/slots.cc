@@ -38,11 +38,12 @@ void LineWriter::write(const std::byte* message, std::uint64_t bytes, std::uint6
     message += part;
     bytes -= part;
   }
+  line_ = &view_.line(next_);
   ring_if_sleeping(view_.control->receiver_bell);
 }
 
 const std::byte* LineReader::read(std::uint64_t bytes, std::byte* staging) const {
-  if (bytes <= line_payload_bytes) return view_.line(next_).payload;
+  if (bytes <= line_payload_bytes) return place();
   std::byte* place = staging;
   for (std::uint64_t index = next_; bytes > 0; ++index) {
     const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);

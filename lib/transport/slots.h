@@ -205,6 +205,16 @@ void start_counters(const FifoView& view);
 constexpr std::uint64_t message_flag(std::uint64_t sequence, std::uint64_t signature) {
   return sequence << 24 | (signature & 0xffffff);
 }
+// The part of a signature that flags have.
+class FlagSignature {
+ public:
+  FlagSignature() = default;
+  constexpr explicit FlagSignature(std::uint64_t signature) : bits_(message_flag(0, signature)) {}
+  constexpr std::uint64_t flag(std::uint64_t sequence) const { return sequence << 24 | bits_; }
+
+ private:
+  std::uint64_t bits_ = 0;
+};
 constexpr std::uint64_t flag_sequence(std::uint64_t flag) { return flag >> 24; }
 
 // Wakes the end that sleeps at `bell`, if it does. The store that it waits for came before. Without
@@ -373,7 +383,8 @@ constexpr std::uint32_t lines_for(std::uint64_t bytes) {
 
 // What is at most as long as a line's payload: in whole words, as a load of words waits for what
 // was stored in smaller parts.
-inline void copy_within_line(std::byte* to, const std::byte* from, std::uint32_t bytes) {
+[[gnu::always_inline]] inline void copy_within_line(std::byte* to, const std::byte* from,
+                                                    std::uint32_t bytes) {
   constexpr std::uint32_t word = 8;
   const auto copy = [=](std::uint32_t at, auto value) {
     std::memcpy(&value, from + at, sizeof value);
@@ -404,31 +415,46 @@ class LineWriter {
   LineWriter() = default;
   explicit LineWriter(const FifoView& view) : LineWriter(view, view.shape.first) {}
   LineWriter(const FifoView& view, std::uint64_t first)
-      : view_(view), next_(first), head_seen_(first) {}
+      : view_(view),
+        line_(&view.line(first)),
+        lines_end_(view.lines + view.shape.line_count),
+        next_(first),
+        end_(first + view.shape.line_count) {}
   // Room for a message of `lines`, at most max_lines(shape).
   bool has_credit(std::uint32_t lines) {
-    if (next_ + lines - head_seen_ <= view_.shape.line_count) return true;
-    // Pairs with the release in LineReader::release_lines.
-    const std::uint64_t head = view_.control->line_head.value.load(std::memory_order_acquire);
-    if (head - head_seen_ <= next_ - head_seen_) head_seen_ = head;
-    return next_ + lines - head_seen_ <= view_.shape.line_count;
+    if (end_ - next_ >= lines) [[likely]]
+      return true;
+    refresh();
+    return end_ - next_ >= lines;
   }
   // Copies the message out, line by line.
   void write(const std::byte* message, std::uint64_t bytes, std::uint64_t signature);
   // The same of a message of one line, which its maker has put in place.
-  std::byte* place() const { return view_.line(next_).payload; }
-  void commit_line(std::uint64_t signature) {
-    Line& line = view_.line(next_++);
+  std::byte* place() const { return line_->payload; }
+  void commit_line(FlagSignature signature) {
+    Line& line = *line_;
+    line_ = line_ + 1 != lines_end_ ? line_ + 1 : view_.lines;
     // Pairs with the acquire in LineReader::poll_lines.
-    line.flag.store(message_flag(next_, signature), std::memory_order_release);
+    line.flag.store(signature.flag(++next_), std::memory_order_release);
     ring_if_sleeping(view_.control->receiver_bell);
   }
   const FifoView& view() const { return view_; }
 
  private:
+  void refresh() {
+    const std::uint64_t lines = view_.shape.line_count;
+    // Pairs with the release in LineReader::give_credit. What frees lines that were never written,
+    // or fewer than before, is the peer's lie.
+    const std::uint64_t end =
+        view_.control->line_head.value.load(std::memory_order_acquire) + lines;
+    if (end - end_ <= next_ + lines - end_) end_ = end;
+  }
+
   FifoView view_;
+  Line* line_ = nullptr;  // the next one
+  const Line* lines_end_ = nullptr;
   std::uint64_t next_ = 0;
-  std::uint64_t head_seen_ = 0;
+  std::uint64_t end_ = 0;  // of the lines that are free
 };
 
 // The receiving end of the line protocol. Used by one thread at a time.
@@ -437,7 +463,11 @@ class LineReader {
   LineReader() = default;
   explicit LineReader(const FifoView& view) : LineReader(view, view.shape.first) {}
   LineReader(const FifoView& view, std::uint64_t first)
-      : view_(view), next_(first), released_(first) {}
+      : view_(view),
+        line_(&view.line(first)),
+        lines_end_(view.lines + view.shape.line_count),
+        next_(first),
+        max_owed_(view.shape.line_count / 4) {}
   // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
   MessageState poll(std::uint64_t bytes, std::uint64_t signature) {
     return poll_lines(lines_for(bytes), signature);
@@ -455,32 +485,50 @@ class LineReader {
     return MessageState::here;
   }
   // The same of a message of one line; false says nothing of why.
-  bool has_line(std::uint64_t signature) const {
+  bool has_line(FlagSignature signature) const {
     // Pairs with the releases in LineWriter.
-    return view_.line(next_).flag.load(std::memory_order_acquire) ==
-           message_flag(next_ + 1, signature);
+    return line_->flag.load(std::memory_order_acquire) == signature.flag(next_ + 1);
   }
   // The message: in the line itself if it fits one, else copied to `staging`.
   const std::byte* read(std::uint64_t bytes, std::byte* staging) const;
-  const std::byte* place(std::uint32_t line = 0) const { return view_.line(next_ + line).payload; }
+  const std::byte* place() const { return line_->payload; }
+  const std::byte* place(std::uint32_t line) const { return view_.line(next_ + line).payload; }
   void release(std::uint64_t bytes) { release_lines(lines_for(bytes)); }
   void release_lines(std::uint32_t lines) {
     next_ += lines;
+    line_ = &view_.line(next_);
+    end_release(lines);
+  }
+  // The same of a message of one line.
+  void release_line() {
+    ++next_;
+    line_ = line_ + 1 != lines_end_ ? line_ + 1 : view_.lines;
+    end_release(1);
+  }
+
+ private:
+  void end_release(std::uint32_t lines) {
     here_ = 0;
     // Credit goes back in quarters: a store to the shared counter for each message would cost the
     // sender a miss each time.
-    if (next_ - released_ < view_.shape.line_count / 4) return;
-    released_ = next_;
-    // Pairs with the acquire in LineWriter::has_credit.
+    owed_ += lines;
+    if (owed_ >= max_owed_) [[unlikely]]
+      give_credit();
+  }
+  [[gnu::noinline]] void give_credit() {
+    owed_ = 0;
+    // Pairs with the acquire in LineWriter::refresh.
     view_.control->line_head.value.store(next_, std::memory_order_release);
     ring_if_sleeping(view_.control->sender_bell);
   }
 
- private:
   FifoView view_;
+  Line* line_ = nullptr;  // the next one
+  const Line* lines_end_ = nullptr;
   std::uint64_t next_ = 0;
-  std::uint32_t here_ = 0;      // lines of the next message already seen
-  std::uint64_t released_ = 0;  // what line_head says
+  std::uint32_t here_ = 0;  // lines of the next message already seen
+  std::uint32_t owed_ = 0;  // lines read since line_head was written
+  std::uint32_t max_owed_ = 0;
 };
 
 }  // namespace gyre::transport

@@ -144,7 +144,7 @@ TEST_CASE("flights that are read while others replace them belong together", "[s
     OpenFlightEntry flight;
     for (std::uint64_t i = 1; !stop.load(); ++i) {
       rank_state.begin(flight, broadcast(i, 4 * i));
-      flight.end(static_cast<std::uint8_t>(i % 7), false);
+      rank_state.end(flight, static_cast<std::uint8_t>(i % 7));
     }
   });
   std::uint64_t seen = 0, wrong = 0;
@@ -175,9 +175,9 @@ TEST_CASE("a rank state shows its identity, wait, peers, failure and flights", "
   rank_state.show_peers(peers);
   OpenFlightEntry flight;
   rank_state.begin(flight, broadcast(1, 128 << 10));
-  flight.end(0, false);
+  rank_state.end(flight, 0);
   const std::uint64_t serial = rank_state.begin(flight, broadcast(2, 64));
-  flight.stamp();
+  rank_state.stamp(flight);
   WaitRecord wait;
   wait.sequence = 2;
   wait.serial = serial;
@@ -274,13 +274,14 @@ TEST_CASE("a short flight that waited is told from its start, one that did not b
   RankState rank_state = claim(state_page);
   OpenFlightEntry flight;
   rank_state.begin(flight, broadcast(1, 8));
-  flight.stamp();
-  flight.end(0, false);
+  rank_state.stamp(flight);
+  rank_state.end(flight, 0);
   rank_state.begin(flight, broadcast(2, 8));
-  flight.end(0, false);
+  rank_state.end(flight, 0);
   rank_state.begin(flight, broadcast(3, 8));
-  flight.stamp();
-  flight.end(0, true);
+  rank_state.stamp(flight);
+  flight.time_end();
+  rank_state.end(flight, 0);
   const RankSnapshot view = read(state_page).rank_states.at(0);
   REQUIRE(view.flights.size() == 3);
   CHECK(view.flights[0].flight.end == FlightEnd::soon);
@@ -300,13 +301,13 @@ TEST_CASE("what ended well is counted by function, what failed is not", "[state_
     FlightCall call = broadcast(i, i);
     call.function = i % 3 == 0 ? 1 : 31;
     first.begin(flight, call);
-    first.end(flight, i % 5 == 0 ? 6 : 0, false);
-    first.end(flight, 0, false);  // it is over already
+    first.end(flight, i % 5 == 0 ? 6 : 0);
+    first.end(flight, 0);  // it is over already
   }
   FlightCall unknown = broadcast(1, 8);
   unknown.function = 32;
   second.begin(flight, unknown);
-  second.end(flight, 0, false);
+  second.end(flight, 0);
   std::uint64_t operations[2] = {}, bytes[2] = {};
   for (std::uint64_t i = 1; i <= 3000; ++i)
     if (i % 5 != 0) operations[i % 3 == 0] += 1, bytes[i % 3 == 0] += i;
@@ -380,7 +381,7 @@ TEST_CASE("only the last 1,024 flights are kept", "[state_page]") {
   OpenFlightEntry flight;
   for (std::uint64_t i = 1; i <= 3000; ++i) {
     rank_state.begin(flight, broadcast(i, 8));
-    flight.end(0, false);
+    rank_state.end(flight, 0);
   }
   const RankSnapshot view = read(state_page).rank_states.at(0);
   REQUIRE(view.flights.size() == flight_count);
@@ -402,7 +403,7 @@ TEST_CASE("rank states that come and go leave no memory behind and begin empty",
       OpenFlightEntry flight;
       REQUIRE(read_rank_state(some.back()).flights.empty());
       some.back().begin(flight, broadcast(1, 8));
-      flight.end(0, false);
+      some.back().end(flight, 0);
     } else if (!some.empty()) {
       std::swap(some[random() % some.size()], some.back());
       some.pop_back();
@@ -485,7 +486,7 @@ TEST_CASE("flights are written as lines of JSON, to the file that the pattern na
   rank_state.show_peers({{{{1}, "he\"re"}}, {{10, 0}, {11, 0}}});
   OpenFlightEntry flight;
   rank_state.begin(flight, broadcast(1, 128 << 10));
-  flight.end(6, false);
+  rank_state.end(flight, 6);
   rank_state.begin(flight, broadcast(2, 8));
   WaitRecord wait;
   wait.phase = WaitPhase::moving;

@@ -4,6 +4,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/comm/ranks.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -212,6 +213,63 @@ TEST_CASE("small calls of many kinds in any order give the right values", "[comm
                             std::to_string(out[0]) + " " + gyreGetLastError(comm));
       if (!complaints.none_yet()) return;
     }
+  });
+}
+
+// Short and long, by few and by many lines, with and without tags.
+TEST_CASE("messages of many kinds in any order bring the right values", "[comm]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::uint32_t state = 11;
+    std::vector<int> in(400), out(400);
+    for (int i = 0; i < 3000; ++i) {
+      // Some kinds many times on end, others in turn.
+      if (i % 40 < 20) state = state * 1664525 + 1013904223;
+      const std::size_t count = std::array{0, 1, 2, 10, 11, 100, 400}[(state >> 16) % 7];
+      const int tag = static_cast<int>(state >> 24) % 2;
+      const int sender = i % 3 == 0 ? 1 : 0;
+      in[0] = i;
+      if (count > 0) in[count - 1] = -i;
+      gyreResult_t result = gyreSuccess;
+      int source = -1, received_tag = -1;
+      if (rank == sender)
+        result = gyreSendTagged(in.data(), count, gyreInt32, 1 - rank, tag, comm, nullptr);
+      else
+        result =
+            gyreRecvTagged(out.data(), count, gyreInt32, 1 - rank, i % 5 == 0 ? GYRE_ANY_TAG : tag,
+                           &source, &received_tag, comm, nullptr);
+      const bool is_right =
+          rank == sender ||
+          (source == sender && received_tag == tag &&
+           std::equal(in.begin(), in.begin() + static_cast<int>(count), out.begin()));
+      complaints.expect(result == gyreSuccess && is_right,
+                        "message " + std::to_string(i) + ": " + gyreGetLastError(comm));
+      if (!complaints.none_yet()) return;
+    }
+  });
+}
+
+TEST_CASE("a bad argument after good calls is an error, and the next call is good", "[comm]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::array<float, 4> in{1, 2, 3, 4}, out{};
+    float* const beyond = reinterpret_cast<float*>(UINTPTR_MAX - 7);
+    const auto refuses = [&](gyreResult_t result, const char* what) {
+      complaints.expect(result == gyreInvalidArgument, what);
+    };
+    for (int i = 0; i < 3; ++i) {
+      expect_repeated(usual_sum, rank, comm, complaints);
+      refuses(gyreAllReduce(nullptr, out.data(), 2, gyreFloat, gyreSum, comm, nullptr), "null");
+      refuses(gyreAllReduce(in.data(), nullptr, 2, gyreFloat, gyreSum, comm, nullptr), "null out");
+      refuses(gyreAllReduce(beyond, out.data(), 2, gyreFloat, gyreSum, comm, nullptr), "beyond");
+      refuses(gyreAllReduce(&in[0], &in[1], 2, gyreFloat, gyreSum, comm, nullptr), "overlap");
+      expect_repeated(usual_messages, rank, comm, complaints);
+      refuses(gyreSend(nullptr, 2, gyreFloat, 1 - rank, comm, nullptr), "null to send");
+      refuses(gyreSend(beyond, 2, gyreFloat, 1 - rank, comm, nullptr), "beyond to send");
+      refuses(gyreRecv(nullptr, 2, gyreFloat, 1 - rank, comm, nullptr), "null to receive");
+      refuses(gyreSend(in.data(), 2, gyreFloat, 2, comm, nullptr), "peer");
+      refuses(gyreSendTagged(in.data(), 2, gyreFloat, 1 - rank, -1, comm, nullptr), "tag");
+    }
+    expect_repeated(usual_sum, rank, comm, complaints);
+    expect_repeated(usual_messages, rank, comm, complaints);
   });
 }
 

@@ -161,7 +161,7 @@ void Trial::lie_in_line(std::uint64_t flag, std::span<const std::uint8_t> conten
   honest_ = false;
   const std::size_t fits = std::min<std::size_t>(content.size(), transport::line_payload_bytes);
   if (fits > 0) std::memcpy(lines_.place(), content.data(), fits);
-  lines_.commit_line(transfer_signature ^ flag);
+  lines_.commit_line(transport::FlagSignature(transfer_signature ^ flag));
 }
 
 void Trial::lie(fuzz::Input& input) {

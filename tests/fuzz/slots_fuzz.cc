@@ -152,7 +152,7 @@ void receive_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bo
         bool honest = true;
         for (std::uint64_t i = 0; i < lines; ++i)
           honest &= view.line(next + i).flag == message_flag(next + i + 1, signature);
-        const bool has_line = reader.has_line(signature);
+        const bool has_line = reader.has_line(FlagSignature(signature));
         const auto state = reader.poll(bytes, signature);
         GYRE_DEMAND(lines > 1 || has_line == (state == transport::MessageState::here));
         if (honest) GYRE_DEMAND(state == transport::MessageState::here);
@@ -197,7 +197,7 @@ void send_lines(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool)
           writer.write(message.data(), bytes, signature);
         } else {
           copy_within_line(writer.place(), message.data(), static_cast<std::uint32_t>(bytes));
-          writer.commit_line(signature);
+          writer.commit_line(FlagSignature(signature));
         }
         for (std::uint64_t i = 0; i < lines; ++i)
           GYRE_DEMAND(view.line(next + i).flag == message_flag(next + i + 1, signature));

@@ -62,11 +62,12 @@ class Honest {
       wait.phase = WaitPhase::moving;
       wait.what = BlockedOn::data;
       wait.peer = 2;
-      flight.stamp();
+      rank_state.stamp(flight);
       rank_state.tell_wait(WaitLane::collective, wait);
       if (call.sequence == 3) break;
       rank_state.end_wait(WaitLane::collective);
-      flight.end(0, true);
+      flight.time_end();
+      rank_state.end(flight, 0);
     }
     rank_state.fail(Status(Code::RemoteError, "it broke").blame({2}));
   }

@@ -25,6 +25,22 @@ namespace {
 constexpr std::uint64_t max_elements = 5003;
 constexpr std::uint32_t max_sources = 17;
 
+// Under settings of the calling thread that reductions must not take over. They are kept.
+template <typename Body>
+auto in_odd_environment(const Body& body) {
+#if defined(__SSE__)
+  constexpr unsigned flush_and_round_up = 0x1f80 | 0x8040 | 0x4000;  // FTZ, DAZ, towards +Inf
+  _mm_setcsr(flush_and_round_up);
+  const auto result = body();
+  const unsigned after = _mm_getcsr();
+  _mm_setcsr(0x1f80);
+  CHECK((after & ~0x3fU) == flush_and_round_up);
+  return result;
+#else
+  return body();
+#endif
+}
+
 std::vector<Adjustment> adjustments(ElementType type, ReduceOp op, std::uint32_t sources,
                                     Random& random) {
   std::vector<Adjustment> all = {{}};
@@ -109,6 +125,34 @@ TEST_CASE("the function of two sources alone gives the bits of the general one")
           find_move(type, op)({sources, 2, targets, 1, 3});
           pair(&first[1], &second[1], &got[1], 3);
           if (wanted != got)
+            FAIL_CHECK(op_name(op) << " of " << element_name(type) << " " << a << " and " << b);
+        }
+    }
+}
+
+TEST_CASE("the function of two words gives the bits of the general one, in either order") {
+  for (ElementType type : all_types())
+    for (ReduceOp op : ops_of(type)) {
+      const WordFunction word = find_word(type, op);
+      CHECK((word != nullptr) == (find_pair(type, op) != nullptr));
+      if (word == nullptr) continue;
+      const auto bytes = static_cast<std::uint32_t>(element_bytes(type));
+      const std::uint64_t count = sizeof(std::uint64_t) / bytes;
+      for (Code a : special_codes(type))
+        for (Code b : special_codes(type)) {
+          std::uint64_t first = 0, second = 0, wanted = 0;
+          for (std::uint64_t i = 0; i < count; ++i) {
+            std::memcpy(reinterpret_cast<std::byte*>(&first) + i * bytes, i % 2 == 1 ? &b : &a,
+                        bytes);
+            std::memcpy(reinterpret_cast<std::byte*>(&second) + i * bytes, i % 3 == 1 ? &a : &b,
+                        bytes);
+          }
+          const void* sources[] = {&first, &second};
+          void* targets[] = {&wanted};
+          find_move(type, op)({sources, 2, targets, 1, count});
+          const std::uint64_t got = word(first, second), swapped = word(second, first);
+          const std::uint64_t elsewhere = in_odd_environment([&] { return word(first, second); });
+          if (got != wanted || swapped != wanted || elsewhere != wanted)
             FAIL_CHECK(op_name(op) << " of " << element_name(type) << " " << a << " and " << b);
         }
     }
@@ -241,25 +285,18 @@ TEST_CASE("1024 ones sum to exactly 1024 in one move") {
   }
 }
 
-#if defined(__SSE__)
 TEST_CASE("the thread's rounding and flush-to-zero settings change no bit and are kept") {
   Random random(tests::rng_seed());
-  constexpr unsigned flush_and_round_up = 0x1f80 | 0x8040 | 0x4000;  // FTZ, DAZ, towards +Inf
   for (ElementType type : all_types())
     for (ReduceOp op : ops_of(type)) {
       const Trial trial = Trial::random(type, op, 3, {}, max_elements, random);
       for (InstructionSet set : sets_here()) {
         const Shape shape{trial.count(), 1, -1, 0, false, 0};
-        _mm_setcsr(flush_and_round_up);
-        const bool right = trial.passes(set, shape);
-        const unsigned after = _mm_getcsr();
-        _mm_setcsr(0x1f80);
-        CHECK((after & ~0x3fU) == flush_and_round_up);
+        const bool right = in_odd_environment([&] { return trial.passes(set, shape); });
         if (!right) FAIL_CHECK(trial.describe(set, shape));
       }
     }
 }
-#endif
 
 // Pages between two that may not be touched.
 class Fenced {
