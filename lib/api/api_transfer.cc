@@ -61,12 +61,9 @@ bool is_usual(const TransferCall& call) {
   return address <= address_end - bytes && (address != 0 || bytes == 0);
 }
 
-[[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm,
-                                     const TransferCall& call) {
-  const Transfer transfer = call.transfer();
-  const Status status = caught([&] {
-    return carry_on(process().worker, communicator, communicator.take_over({&transfer, 1}));
-  });
+[[gnu::noinline]] gyreResult_t go_on(Communicator& communicator, gyreComm_t comm) {
+  const Status status = caught(
+      [&] { return carry_on(process().worker, communicator, communicator.take_over_transfer()); });
   return in_group(comm, status);
 }
 
@@ -112,7 +109,7 @@ bool is_usual(const TransferCall& call) {
                                               const TransferCall& call, gyreComm_t comm) {
   using Outcome = ImmediateTransfer::Outcome;
   if (outcome == Outcome::not_this) outcome = transfer_now(*entry, call);
-  if (outcome == Outcome::waits) return go_on(*entry, comm, call);
+  if (outcome == Outcome::waits) return go_on(*entry, comm);
   entry.leave();
   return outcome == Outcome::done ? gyreSuccess : exchange_long(call, comm, nullptr);
 }

@@ -22,6 +22,7 @@ inline constexpr int any_tag = -1;
 
 struct Transfer {
   bool sends = false;
+  bool is_shipped = false;  // a send: its message lies in the link, and has to leave
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;

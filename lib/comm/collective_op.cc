@@ -106,9 +106,10 @@ void CollectiveOp::note_repeatable() {
   using State = exec::ShortRun::State;
   record_.blocked();
   const bool done = wait_shortly(policy_, [&] {
-    const State state = run.advance();
+    const State state = run.take_turn();
     if (state == State::done) return ShortWait::done;
-    if (state == State::other_call || !state_.is_sound()) return ShortWait::ends;
+    if (state == State::other_call || state == State::failed || !state_.is_sound())
+      return ShortWait::ends;
     return state == State::moved ? ShortWait::moved : ShortWait::waits;
   });
   return done ? Repeated::done : Repeated::waits;

@@ -98,6 +98,8 @@ class Communicator {
     });
   }
   Resumable& take_over(std::span<const Transfer> left);
+  // The same of one that was alone.
+  Resumable& take_over_transfer() { return take_over({&immediate_transfer_->left(), 1}); }
   // As `begin`; the work stays where it is until that is finished.
   Resumable& begin(const Work& work, bool more = false);
   // The key of the messages of the next split: the same on all ranks, another for each; a split

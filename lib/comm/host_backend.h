@@ -75,7 +75,7 @@ class HostBackend final : public Backend {
   }
   exec::ShortRun* short_run() override {
     exec::ShortRun* const run = current_->call.short_run;
-    return run != nullptr && run->is_self_sufficient() ? run : nullptr;
+    return run != nullptr && run->is_whole() ? run : nullptr;
   }
   RepeatableCalls* repeatable_calls() override { return &repeatable_; }
   RepeatableCall* repeatable_place() override {

@@ -13,11 +13,32 @@ ImmediateTransfer::Outcome ImmediateTransfer::send(const Transfer& transfer, std
   else
     record_.begin(flight_call({&transfer, 1}));
   write_message(*port, transfer);
+  if (!port->shares_memory) return ship(*port, transfer);
   record_.end_well();
   if (is_inline(transfer.bytes)) {
     last_send_ = repeatable(transfer, count);
     last_send_.port = port;
   }
+  return Outcome::done;
+}
+
+// What is in a slot of a wire.
+ImmediateTransfer::Outcome ImmediateTransfer::ship(exec::SendPort& port, const Transfer& transfer) {
+  const auto look = [&] {
+    if (!port.connection->progress().ok() || !state_.is_sound()) return ShortWait::ends;
+    return port.connection->flushed() ? ShortWait::done : ShortWait::waits;
+  };
+  bool has_left = look() == ShortWait::done;
+  if (!has_left) {
+    record_.blocked();
+    has_left = wait_shortly(policy_, look);
+  }
+  if (!has_left) {
+    left_ = transfer;
+    left_.is_shipped = true;
+    return Outcome::waits;
+  }
+  record_.end_well();
   return Outcome::done;
 }
 
@@ -32,9 +53,9 @@ ImmediateTransfer::Outcome ImmediateTransfer::receive(const Transfer& transfer,
   if (taken == Mailbox::Taken::other) [[unlikely]]
     return Outcome::not_this;
   record_.begin(0, short_flight(transfer, count));
-  if (taken == Mailbox::Taken::not_here && !await(*box, transfer)) return Outcome::waits;
+  if (taken == Mailbox::Taken::not_here && !await(*box, transfer)) return leave(transfer);
   record_.end_well();
-  if (is_inline(transfer.bytes)) {
+  if (is_inline(transfer.bytes) && box->port().shares_memory) {
     last_receive_ = repeatable(transfer, count);
     last_receive_.box = box;
   }
@@ -48,9 +69,14 @@ ImmediateTransfer::Outcome ImmediateTransfer::receive_timed(Mailbox& box,
   const Mailbox::Taken taken = box.take_now(transfer);
   const bool is_done =
       taken == Mailbox::Taken::taken || (taken == Mailbox::Taken::not_here && await(box, transfer));
-  if (!is_done) return Outcome::waits;
+  if (!is_done) return leave(transfer);
   record_.end_well();
   return Outcome::done;
+}
+
+ImmediateTransfer::Outcome ImmediateTransfer::leave(const Transfer& transfer) {
+  left_ = transfer;
+  return Outcome::waits;
 }
 
 bool ImmediateTransfer::await(Mailbox& box, const Transfer& transfer) {
@@ -94,7 +120,8 @@ ImmediateTransfer::Outcome ImmediateTransfer::receive_again(const TransferCall& 
   if (taken == Mailbox::Taken::other) [[unlikely]]
     return Outcome::not_this;
   record_.begin(0, last.flight);
-  if (taken == Mailbox::Taken::not_here && !await(*last.box, last.transfer)) return Outcome::waits;
+  if (taken == Mailbox::Taken::not_here && !await(*last.box, last.transfer))
+    return leave(last.transfer);
   record_.end_well(last.flight, *last.done);
   return Outcome::done;
 }

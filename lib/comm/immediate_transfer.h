@@ -36,11 +36,13 @@ class ImmediateTransfer {
   Outcome receive_again(const TransferCall& call);
   // Whether it knows the peer, so that a group may have the transfer.
   bool may_carry_out(const Transfer& transfer) {
-    return is_ready() && exchange_->is_near(transfer.peer);
+    return is_ready() && exchange_->may_group(transfer.peer);
   }
   // The same of all of a group. waits: the group still has those that SendRecvOp has to go on with.
   Outcome carry_out(ShortGroup& group);
   const OperationRecord& record() const { return record_; }
+  // With what SendRecvOp has to go on, where it is no group.
+  const Transfer& left() const { return left_; }
 
  private:
   // A short transfer that has been carried out. Its messages follow their heads in lines.
@@ -66,10 +68,12 @@ class ImmediateTransfer {
     return exchange_ != nullptr && state_.is_sound();
   }
   Outcome send(const Transfer& transfer, std::uint64_t count);
+  Outcome ship(exec::SendPort& port, const Transfer& transfer);
   Outcome receive(const Transfer& transfer, std::uint64_t count);
   Outcome receive_timed(Mailbox& box, const Transfer& transfer);
   RepeatableTransfer repeatable(const Transfer& transfer, std::uint64_t count);
   bool await(Mailbox& box, const Transfer& transfer);
+  Outcome leave(const Transfer& transfer);
   bool can_begin(ShortGroup& group);
   void send_all(ShortGroup& group);
   ShortWait take_all(ShortGroup& group);
@@ -79,6 +83,7 @@ class ImmediateTransfer {
   const WaitPolicy& policy_;
   HostExchange* exchange_ = nullptr;
   OperationRecord record_;
+  Transfer left_;
   // Until there is a last one: like no call of the direction.
   RepeatableTransfer last_send_{.shape = {.sends = false}};
   RepeatableTransfer last_receive_{.shape = {.sends = true}};

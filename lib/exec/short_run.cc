@@ -24,11 +24,7 @@ void ShortRun::bind(const BoundPlan& bound, const Call& call) {
   by_slots_ = call.protocol != Protocol::line;
   multiplies_ = call.op == ReduceOp::pre_mul_sum;
   rank_ = bound.rank;
-  needs_progress_ = false;
-  for (const SendPort* port : bound.send_ports)
-    needs_progress_ |= port->connection->needs_progress() || !port->connection->flushed();
-  for (const ReceivePort* port : bound.receive_ports)
-    needs_progress_ |= port->connection->needs_progress();
+  find_wires(bound);
   lane_count_ = bound.lanes.size();
   if (lanes_.size() < lane_count_) lanes_.resize(lane_count_);
   is_whole_ = true;
@@ -51,6 +47,15 @@ void ShortRun::bind(const BoundPlan& bound, const Call& call) {
       });
   plain_first_ = is_plain ? lanes_[0].first : nullptr;
   plain_end_ = is_plain ? lanes_[0].end : nullptr;
+}
+
+void ShortRun::find_wires(const BoundPlan& bound) {
+  wires_in_.clear();
+  wires_out_.clear();
+  for (const ReceivePort* port : bound.receive_ports)
+    if (port->connection->needs_progress()) wires_in_.push_back(port->connection.get());
+  for (const SendPort* port : bound.send_ports)
+    if (port->connection->needs_progress()) wires_out_.push_back(port->connection.get());
 }
 
 void ShortRun::begin_lists() {
@@ -241,9 +246,25 @@ ShortRun::State ShortRun::advance() {
   return refilled || act != begin;
 }
 
-bool ShortRun::begin_and_advance(const std::byte* input, std::byte* output) {
+ShortRun::State ShortRun::take_turn() {
+  for (transport::Connection* wire : wires_in_)
+    if (!wire->progress().ok()) return State::failed;
+  return ship(advance());
+}
+
+// What the lanes leave to be sent.
+ShortRun::State ShortRun::ship(State state) {
+  for (transport::Connection* wire : wires_out_) {
+    if (!wire->progress().ok()) return State::failed;
+    if (state == State::done && !wire->flushed()) state = State::blocked;
+  }
+  return state;
+}
+
+// A call's first message is on its way before anything is asked of the kernel.
+bool ShortRun::begin_and_take_turn(const std::byte* input, std::byte* output) {
   begin(input, output, nullptr);
-  return advance() == State::done;
+  return ship(advance()) == State::done;
 }
 
 // Of a call that has come to a plain act, which has to wait. False: it is not done.

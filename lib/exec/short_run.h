@@ -24,7 +24,7 @@ namespace gyre::exec {
 
 class ShortRun {
  public:
-  enum class State { blocked, moved, done, other_call };
+  enum class State { blocked, moved, done, other_call, failed };
 
   // For calls of this kind, whatever their buffers. `call` may go; what its layouts refer to, and
   // the ports, stay as long as calls are run.
@@ -34,9 +34,9 @@ class ShortRun {
     signature_ = signature;
     flag_signature_ = transport::FlagSignature(signature);
   }
-  // Whether one list holds all, and no port needs a turn for its own sake: `advance` is then all
-  // that a call needs, from its begin to its end.
-  bool is_self_sufficient() const { return is_whole_ && !needs_progress_; }
+  // Whether one list holds all: `take_turn` is then all that a call needs, from its begin to its
+  // end.
+  bool is_whole() const { return is_whole_; }
 
   void begin(const std::byte* input, std::byte* output, const void* pre_scalar) {
     base_[static_cast<std::size_t>(plan::Buffer::input)] = const_cast<std::byte*>(input);
@@ -51,12 +51,15 @@ class ShortRun {
   }
   // Every lane as far as it comes.
   State advance();
-  // The same as `begin` and `advance`, without a pre-scalar. Whether all is done.
+  // The same, and what its connections have to do. `done`: all has left, too. failed: a connection
+  // has an error, which it keeps.
+  State take_turn();
+  // The same as `begin` and the first turn, without a pre-scalar. Whether all is done.
   [[gnu::always_inline]] bool run_at_once(const std::byte* input, std::byte* output) {
     const ShortAct* act = plain_first_;
     const ShortAct* const end = plain_end_;
     if (act == end) [[unlikely]]
-      return begin_and_advance(input, output);
+      return begin_and_take_turn(input, output);
     base_[static_cast<std::size_t>(plan::Buffer::input)] = const_cast<std::byte*>(input);
     base_[static_cast<std::size_t>(plan::Buffer::output)] = output;
     do {
@@ -157,7 +160,9 @@ class ShortRun {
   void find_copies(ShortLane& lane) const;
   void find_short(ShortLane& lane) const;
   ShortKind kind_of(const ShortAct& act) const;
-  bool begin_and_advance(const std::byte* input, std::byte* output);
+  bool begin_and_take_turn(const std::byte* input, std::byte* output);
+  void find_wires(const BoundPlan& bound);
+  State ship(State state);
   bool begin_at(const ShortAct* act);
   bool run_lane(ShortLane& lane);
   bool end_list(ShortLane& lane);
@@ -186,6 +191,8 @@ class ShortRun {
   std::vector<ShortLane> lanes_;
   std::size_t lane_count_ = 0;
   plan::Geometry geometry_;
+  // The connections that carry nothing by themselves.
+  std::vector<transport::Connection*> wires_in_, wires_out_;
   // All acts, if there is one lane of plain acts alone, and they are whole.
   const ShortAct* plain_first_ = nullptr;
   const ShortAct* plain_end_ = nullptr;
@@ -204,7 +211,6 @@ class ShortRun {
   bool by_slots_ = false;    // else by lines
   bool multiplies_ = false;  // pre_mul_sum
   bool is_whole_ = false;
-  bool needs_progress_ = false;
   bool streams_ = false;  // of the act at hand: its message goes past the cache
   int stranger_ = -1;
   std::vector<const std::byte*> arrived_;  // of the act at hand, by receive port

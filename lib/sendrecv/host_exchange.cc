@@ -33,7 +33,7 @@ Status HostExchange::begin(Batch& batch) {
 void HostExchange::note_near(int peer) {
   if (!links_.pair_is_open(peer) || !links_.check_pair(peer).ok()) return;
   const Links::PortPair ports = links_.pair(peer);
-  if (!ports.send->shares_memory || !ports.receive->shares_memory) return;
+  if (ports.send->shares_memory != ports.receive->shares_memory) return;
   near_.resize(static_cast<std::size_t>(size_));
   near_[static_cast<std::size_t>(peer)] = {ports.send, &mailbox(peer)};
 }

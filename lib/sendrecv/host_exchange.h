@@ -42,8 +42,11 @@ class HostExchange final : public Exchange {
   Mailbox* ready_to_receive(const Transfer& transfer, std::uint32_t max_slots) {
     if (!is_near(transfer.peer) || !receives_.none_unfinished()) return nullptr;
     Mailbox* const box = near_[static_cast<std::size_t>(transfer.peer)].box;
-    const transport::FifoShape& shape = box->port().slots.view().shape;
-    return box->is_clear() && fits(transfer.bytes, shape, max_slots) ? box : nullptr;
+    const exec::ReceivePort& port = box->port();
+    const transport::FifoShape& shape = port.slots.view().shape;
+    const bool is_short = port.shares_memory ? fits(transfer.bytes, shape, max_slots)
+                                             : fits_slot(transfer.bytes, shape);
+    return box->is_clear() && is_short ? box : nullptr;
   }
 
   // The same of ports and boxes that were ready before: whether one of these takes the next message
@@ -53,13 +56,17 @@ class HostExchange final : public Exchange {
     return receives_.none_unfinished() && box.is_clear() && failed_.ok() && links_.all_open();
   }
 
+  // Whether messages of a group may pass so: not by a wire, which takes them one by one.
+  bool may_group(int peer) const {
+    return is_near(peer) && near_[static_cast<std::size_t>(peer)].send->shares_memory;
+  }
+
+ private:
   bool is_near(int peer) const {
     const auto index = static_cast<std::size_t>(peer);
     return index < near_.size() && near_[index].send != nullptr && failed_.ok() &&
            links_.all_open();
   }
-
- private:
   void note_near(int peer);
   void begin_send(const PendingTransfer& send);
   Status begin_receive(const PendingTransfer& receive);
@@ -79,7 +86,7 @@ class HostExchange final : public Exchange {
   std::map<int, Mailbox> mailboxes_;  // by peer, from the first message on
   std::uint64_t kept_bytes_ = 0;      // in them
   struct NearPeer {
-    exec::SendPort* send = nullptr;  // null: not open yet, or no memory is shared
+    exec::SendPort* send = nullptr;  // null: not open yet, or memory is shared one way alone
     Mailbox* box = nullptr;
   };
   std::vector<NearPeer> near_;  // by peer, from the first one on

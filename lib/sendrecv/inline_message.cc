@@ -18,4 +18,16 @@ void write_slots(exec::SendPort& port, const std::byte* payload, std::uint64_t b
   }
 }
 
+void write_slot(exec::SendPort& port, const Transfer& transfer) {
+  transport::SlotWriter& slots = port.slots;
+  const std::uint64_t bytes = sizeof(TransferHead) + transfer.bytes;
+  const TransferHead head = head_of(transfer);
+  std::byte* const place = slots.place(bytes);
+  std::memcpy(place, &head, sizeof head);
+  kernels::copy_move(transfer.input, place + sizeof head, transfer.bytes);
+  slots.commit(static_cast<std::uint32_t>(bytes),
+               transport::message_flag(slots.tail() + 1, transfer_signature),
+               transport::DeliveryMode::staged);
+}
+
 }  // namespace gyre::comm

@@ -1,6 +1,6 @@
-// How messages of sends lie on a link whose two ends share memory: the head of each in a line. A
-// short message follows its head in the same line, and in the next ones; a longer one lies in slots
-// as on any other link.
+// How short messages of sends lie on a link. Where its two ends share memory: the head of each in a
+// line. A short message follows its head in the same line, and in the next ones; a longer one lies
+// in slots as on any other link. There the head lies in the message's first slot.
 #pragma once
 
 #include "lib/call/transfer.h"
@@ -84,8 +84,13 @@ constexpr bool fits(std::uint64_t bytes, const transport::FifoShape& shape,
                     std::uint32_t max_slots) {
   return payload_slots(bytes, shape) <= std::min(shape.slot_count, max_slots);
 }
+// On a link whose ends share no memory, one that is alone in its slot.
+constexpr bool fits_slot(std::uint64_t bytes, const transport::FifoShape& shape) {
+  return bytes <= shape.slot_bytes - sizeof(TransferHead);
+}
 inline bool has_room(exec::SendPort& port, std::uint64_t bytes, std::uint32_t max_slots) {
   const transport::FifoShape& shape = port.slots.view().shape;
+  if (!port.shares_memory) return fits_slot(bytes, shape) && port.slots.has_credit();
   if (!port.lines.has_credit(message_lines(bytes))) return false;
   return is_inline(bytes) ||
          (fits(bytes, shape, max_slots) && port.slots.has_credit(payload_slots(bytes, shape)));
@@ -94,9 +99,13 @@ inline bool has_room(exec::SendPort& port, std::uint64_t bytes, std::uint32_t ma
 // The payload in slots. There is room for it.
 void write_slots(exec::SendPort& port, const std::byte* payload, std::uint64_t bytes);
 
+// Head and payload in one slot. There is room for it.
+void write_slot(exec::SendPort& port, const Transfer& transfer);
+
 // All of a message. There is room for it. The payload comes before the head, so that a receiver
 // who sees the head finds the rest.
 inline void write_message(exec::SendPort& port, const Transfer& transfer) {
+  if (!port.shares_memory) return write_slot(port, transfer);
   if (!is_inline(transfer.bytes)) write_slots(port, transfer.input, transfer.bytes);
   write_lines(port.lines, head_of(transfer), transfer.input);
 }

@@ -171,15 +171,18 @@ Status Mailbox::take_lines(bool& moved) {
   return end(*std::exchange(arriving_, std::nullopt));
 }
 
+bool Mailbox::is_for(const TransferHead& head, const Transfer& receive) {
+  return head.bytes == receive.bytes && head.type == static_cast<std::uint8_t>(receive.type) &&
+         head.tag >= 0 && (receive.tag == any_tag || receive.tag == head.tag);
+}
+
 Mailbox::Taken Mailbox::take_now(const Transfer& receive) {
   using Seen = transport::MessageState;
+  if (!port_.shares_memory) return take_slot_now(receive);
   Seen seen = port_.lines.poll_lines(1, transfer_signature);
   if (seen == Seen::waiting) return Taken::not_here;
   const auto head = transport::copied<TransferHead>(port_.lines.place());
-  const bool fits = seen == Seen::here && head.bytes == receive.bytes &&
-                    head.type == static_cast<std::uint8_t>(receive.type) && head.tag >= 0 &&
-                    (receive.tag == any_tag || receive.tag == head.tag);
-  if (!fits) return Taken::other;
+  if (seen != Seen::here || !is_for(head, receive)) return Taken::other;
   if (!is_inline(receive.bytes)) {
     const Taken taken = take_payload_now(receive);
     if (taken == Taken::taken) tell_source(head, receive);
@@ -191,6 +194,25 @@ Mailbox::Taken Mailbox::take_now(const Transfer& receive) {
     if (seen != Seen::here) return seen == Seen::waiting ? Taken::not_here : Taken::other;
   }
   read_lines(port_.lines, receive.bytes, receive.output);
+  tell_source(head, receive);
+  return Taken::taken;
+}
+
+// With its head. An error of the wire is for `advance`, too.
+Mailbox::Taken Mailbox::take_slot_now(const Transfer& receive) {
+  transport::SlotReader& slots = port_.slots;
+  if (!slots.has_message()) {
+    if (!port_.connection->progress().ok()) return Taken::other;
+    if (!slots.has_message()) return Taken::not_here;
+  }
+  const transport::SlotHeader note = slots.note();
+  const std::uint64_t bytes = sizeof(TransferHead) + receive.bytes;
+  if (!is_ours(note, 0) || note.bytes != bytes) return Taken::other;
+  const std::byte* const place = slots.place(bytes);
+  const auto head = transport::copied<TransferHead>(place);
+  if (!is_for(head, receive)) return Taken::other;
+  kernels::copy_move(place + sizeof head, receive.output, receive.bytes);
+  slots.release();
   tell_source(head, receive);
   return Taken::taken;
 }

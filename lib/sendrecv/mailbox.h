@@ -28,8 +28,8 @@ class Mailbox {
   // Takes what is here while a receive awaits it. The error names the peer and both calls.
   Status advance(bool& moved);
   // Nothing is kept, and the next line begins the next message: takes that for the receive, whose
-  // bytes fit the slots, if all of it is here and it is the receive's. Other: it is for `advance`
-  // to say.
+  // bytes fit the slots, if all of it is here and it is the receive's. By a wire: if it is in one
+  // slot, after a turn of the wire. Other: it is for `advance` to say.
   enum class Taken : std::uint8_t { not_here, taken, other };
   Taken take_now(const Transfer& receive);
   // Whether a message, or a part of one, is here.
@@ -51,7 +51,9 @@ class Mailbox {
   Status take_slots(bool& moved);
   Status take_slot(const transport::SlotHeader& note);
   bool is_ours(const transport::SlotHeader& note, std::uint64_t later) const;
+  static bool is_for(const TransferHead& head, const Transfer& receive);
   Taken take_payload_now(const Transfer& receive);
+  Taken take_slot_now(const Transfer& receive);
   Status end(Message message);
   Status check(const TransferHead& head, const Transfer& receive) const;
   Status give(const Message& kept, const Transfer& receive);

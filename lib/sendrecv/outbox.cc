@@ -23,8 +23,10 @@ bool Outbox::has_room(exec::SendPort& port) const {
 }
 
 void Outbox::ship(exec::SendPort& port, bool& moved) {
-  while (!open_.empty() && has_room(port)) {
-    if (port.shares_memory && !is_begun_)
+  while (!open_.empty() && (open_.front().transfer->is_shipped || has_room(port))) {
+    if (open_.front().transfer->is_shipped)
+      sent_ = open_.front().transfer->bytes;
+    else if (port.shares_memory && !is_begun_)
       ship_lines(port);
     else
       ship_slot(port);

@@ -12,10 +12,15 @@ void start_counters(const FifoView& view) {
   for (auto* counter :
        {&view.control->tail.value, &view.control->head.value, &view.control->line_head.value})
     counter->store(view.shape.first, std::memory_order_relaxed);
-  // As the laps before would have left them: zero is the number of a line, too, when 40 bits turn.
+  // As the laps before would have left them: zero is the number of a line, and of a slot's message,
+  // too, when 40 bits turn.
   for (std::uint64_t back = 0; back < view.shape.line_count; ++back) {
     const std::uint64_t number = view.shape.first - back;  // of the next line but `back`, plus 1
     view.line(number - 1).flag.store(message_flag(number, 0), std::memory_order_relaxed);
+  }
+  for (std::uint64_t back = 0; back < view.shape.slot_count; ++back) {
+    const std::uint64_t number = view.shape.first - back;
+    view.note(number - 1).flag = message_flag(number, 0);
   }
 }
 
