@@ -10,9 +10,9 @@ jobs() {
   echo $((cores < gigabytes ? cores : gigabytes))
 }
 
-# Tests wait about half of their time, for time limits above all: two more at once than there are
+# Tests wait about half of their time, for time limits above all: three more at once than there are
 # processors.
-test_jobs() { echo $(($(jobs) + 2)); }
+test_jobs() { echo $(($(jobs) + 3)); }
 
 # configure FOLDER [meson options]
 configure() {

@@ -79,7 +79,7 @@ after -- go to `meson test` unread.
   --repeat N            run each test N times
   --maxfail N           stop after N failures
   -t, --timeout-multiplier N   allow each test N times its time; 0: no limit
-  -j, --num-processes N        so many tests at once; else two more than there are processors,
+  -j, --num-processes N        so many tests at once; else three more than there are processors,
                         since tests wait for half of their time
   -v, --verbose         show what the tests print
   -q, --quiet           show less
@@ -237,6 +237,7 @@ first call downloads 300 MB and unpacks them into ~/.cache/gyre-torch; nothing i
   --smoke             only the tests that take a minute together
   --wheel[=VERSION]   PyTorch's wheel from PyPI instead, of this version or the newest (some GB)
   --release=NAME      the PyTorch of this release of Debian instead: trixie has 2.6
+  --prepare           instead of the tests: downloads and unpacks PyTorch
   --shell             instead of the tests: a shell in which `python` and `torchrun` have it
 
 Of pytest: -k EXPRESSION, -m MARKS, -x, --maxfail=N, -v, -q, -s, -l, -r CHARACTERS, --lf, --ff,

@@ -368,8 +368,7 @@ void HostBackend::bind_run(BoundCall& bound, bool comes_again) {
   const bool by_slots = call.protocol == plan::Protocol::simple && comes_again && !call.streamed;
   if (call.protocol != plan::Protocol::line && !by_slots) return;
   bound.run.bind(bound.plan->bound, call);
-  if (call.protocol == plan::Protocol::line || bound.run.is_whole())
-    call.short_run = &bound.run;
+  if (call.protocol == plan::Protocol::line || bound.run.is_whole()) call.short_run = &bound.run;
 }
 
 // What is not bound: the buffers, and what the calls before it tell.

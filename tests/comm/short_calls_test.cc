@@ -248,6 +248,48 @@ TEST_CASE("messages of many kinds in any order bring the right values", "[comm]"
   });
 }
 
+// More than a connection and its socket hold, so that sends have to wait until they are read.
+TEST_CASE("short sends by a wire wait for a late reader, and nothing is lost", "[comm]") {
+  const WithVariables variables(Variables{{"GYRE_TRANSPORT", "tcp"}});
+  constexpr std::size_t count = 8 << 10;
+  constexpr int messages = 1000;
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::vector<int> values(count);
+    expect_repeated(usual_messages, rank, comm, complaints);
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (int i = 0; i < messages && complaints.none_yet(); ++i) {
+      if (rank == 0) values.assign(count, i);
+      const gyreResult_t result = rank == 0
+                                      ? gyreSend(values.data(), count, gyreInt32, 1, comm, nullptr)
+                                      : gyreRecv(values.data(), count, gyreInt32, 0, comm, nullptr);
+      complaints.expect(result == gyreSuccess, gyreGetLastError(comm));
+      complaints.expect(std::ranges::count(values, i) == static_cast<std::ptrdiff_t>(count),
+                        "message " + std::to_string(i) + " is damaged");
+    }
+    expect_repeated(usual_sum, rank, comm, complaints);
+  });
+}
+
+TEST_CASE("a short send by a wire that nobody reads is over in time, and names the peer",
+          "[comm]") {
+  const WithVariables variables(Variables{{"GYRE_TRANSPORT", "tcp"}});
+  std::atomic<bool> is_over{false};
+  on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    expect_repeated(usual_messages, rank, comm, complaints);
+    while (rank == 1 && !is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (rank == 1) return;
+    complaints.expect(gyreCommSetTimeout(comm, 500) == gyreSuccess, gyreGetLastError(comm));
+    const std::vector<int> values(8 << 10);
+    gyreResult_t result = gyreSuccess;
+    const auto start = Clock::now();
+    while (result == gyreSuccess && seconds_since(start) < 20)
+      result = gyreSend(values.data(), values.size(), gyreInt32, 1, comm, nullptr);
+    complaints.expect(result == gyreTimeout, gyreGetLastError(comm));
+    complaints.expect(mentions(gyreGetLastError(comm), "rank 1"), gyreGetLastError(comm));
+    is_over = true;
+  });
+}
+
 TEST_CASE("a bad argument after good calls is an error, and the next call is good", "[comm]") {
   on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
     std::array<float, 4> in{1, 2, 3, 4}, out{};
