@@ -194,6 +194,11 @@ struct FifoView {
     return control->head.places[index & (shape.slot_count - 1)];
   }
   Line& line(std::uint64_t index) const { return lines[index & (shape.line_count - 1)]; }
+  // Null of an end that is closed from the beginning, and has no memory.
+  Line* place_of_line(std::uint64_t index) const {
+    return lines == nullptr ? nullptr : &line(index);
+  }
+  Line* lines_end() const { return lines == nullptr ? nullptr : lines + shape.line_count; }
 };
 
 // Counters in fresh memory, before either end looks at them.
@@ -416,8 +421,8 @@ class LineWriter {
   explicit LineWriter(const FifoView& view) : LineWriter(view, view.shape.first) {}
   LineWriter(const FifoView& view, std::uint64_t first)
       : view_(view),
-        line_(&view.line(first)),
-        lines_end_(view.lines + view.shape.line_count),
+        line_(view.place_of_line(first)),
+        lines_end_(view.lines_end()),
         next_(first),
         end_(first + view.shape.line_count) {}
   // Room for a message of `lines`, at most max_lines(shape).
@@ -464,8 +469,8 @@ class LineReader {
   explicit LineReader(const FifoView& view) : LineReader(view, view.shape.first) {}
   LineReader(const FifoView& view, std::uint64_t first)
       : view_(view),
-        line_(&view.line(first)),
-        lines_end_(view.lines + view.shape.line_count),
+        line_(view.place_of_line(first)),
+        lines_end_(view.lines_end()),
         next_(first),
         max_owed_(view.shape.line_count / 4) {}
   // Whether all lines of a message of `bytes` are here and belong to the call of `signature`.
