@@ -77,15 +77,16 @@ bool is_usual(const TransferCall& call) {
 // The same in a group, at whose end it will be carried out.
 [[gnu::noinline]] bool joins_short_group(const TransferCall& call, gyreComm_t comm) {
   Process* const here = known_process();
-  if (here == nullptr || is_outside_groups() || !is_usual(call)) return false;
-  const Transfer transfer = call.transfer();
+  if (here == nullptr || is_outside_groups()) return false;
   CallerState& state = caller();
   const auto handle = reinterpret_cast<std::uintptr_t>(comm);
-  if (!state.group.empty() || !state.group_error.ok() || !state.short_group.takes(handle))
-    return false;
+  if (!state.group.empty() || !state.group_error.ok()) return false;
+  if (state.short_group.add_again(handle, call)) return true;
+  if (!state.short_group.takes(handle) || !is_usual(call)) return false;
+  const Transfer transfer = call.transfer();
   const auto entry = here->communicators.enter(handle);
   if (!entry || !entry->may_transfer_now(transfer)) return false;
-  state.short_group.add(handle, transfer);
+  state.short_group.add(handle, call, transfer);
   return true;
 }
 

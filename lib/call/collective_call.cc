@@ -12,8 +12,8 @@ BufferShape BufferShape::of(plan::Collective collective, int size, int rank, boo
     shape.send_ahead = own;
   if (collective == plan::Collective::reduce_scatter || collective == plan::Collective::scatter)
     shape.receive_ahead = own;
-  if (shape.send_bytes > 0) shape.last_send = address_end - shape.send_bytes - 1;
-  if (shape.receive_bytes > 0) shape.last_receive = address_end - shape.receive_bytes - 1;
+  shape.last_send = last_address(shape.send_bytes);
+  shape.last_receive = last_address(shape.receive_bytes);
   return shape;
 }
 

@@ -35,14 +35,18 @@ struct CollectiveCall : CallShape {
 
 // The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
 inline constexpr std::uint64_t address_end = 1ULL << 47;
+// Where a buffer may begin at most, if it is not null, less one: of null that is more than any.
+// Without bytes it may begin anywhere.
+constexpr std::uint64_t last_address(std::uint64_t bytes) {
+  return bytes > 0 ? address_end - bytes - 1 : UINT64_MAX;
+}
 
 // How long a rank's buffers are, and where they may meet: `receive` begins `send_ahead` bytes
 // before `send`, or `receive_ahead` after it.
 struct BufferShape {
   std::uint64_t send_bytes = 0, receive_bytes = 0;
   std::uint64_t send_ahead = 0, receive_ahead = 0;
-  // Where each may begin: after null, and up to one byte above. Without bytes it may begin
-  // anywhere.
+  // See last_address.
   std::uint64_t last_send = UINT64_MAX, last_receive = UINT64_MAX;
 
   static BufferShape of(plan::Collective collective, int size, int rank, bool is_root,
@@ -55,7 +59,7 @@ struct BufferShape {
   bool fits(const void* send, const void* receive) const {
     const auto from = reinterpret_cast<std::uintptr_t>(send);
     const auto to = reinterpret_cast<std::uintptr_t>(receive);
-    if (from - 1 > last_send || to - 1 > last_receive) return false;  // of null, 1 less is the most
+    if (from - 1 > last_send || to - 1 > last_receive) return false;
     return from + send_bytes <= to || to + receive_bytes <= from || is_in_place(send, receive) ||
            send_bytes == 0 || receive_bytes == 0;
   }

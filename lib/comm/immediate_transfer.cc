@@ -102,7 +102,7 @@ ImmediateTransfer::RepeatableTransfer ImmediateTransfer::repeatable(const Transf
                 .sends = transfer.sends};
   made.transfer = transfer;
   made.head = head_of(transfer);
-  made.last_address = transfer.bytes > 0 ? address_end - transfer.bytes - 1 : UINT64_MAX;
+  made.last_address = last_address(transfer.bytes);
   made.flight = short_flight(transfer, count);
   made.done = &record_.done(transfer.sends ? Function::send : Function::receive);
   return made;
@@ -128,10 +128,16 @@ ImmediateTransfer::Outcome ImmediateTransfer::receive_again(const TransferCall& 
 
 // ------------------------------------------------------------------------------ a group
 
-bool ImmediateTransfer::can_begin(ShortGroup& group) {
+// What groups that are alike have in common.
+void ImmediateTransfer::prepare(ShortGroup& group) {
   const auto sends = std::ranges::count_if(group.all(), &Transfer::sends);
   const bool both_ways = sends > 0 && sends < static_cast<std::ptrdiff_t>(group.count);
   group.max_slots = both_ways ? max_slots_both_ways : max_slots_one_way;
+  group.flight = ShortFlight::of(flight_call(group.all()));
+  group.prepared_count = group.count;
+}
+
+bool ImmediateTransfer::can_begin(const ShortGroup& group) {
   return is_ready() && std::ranges::all_of(group.all(), [&](const Transfer& one) {
            return one.sends ? exchange_->ready_to_send(one, group.max_slots) != nullptr
                             : exchange_->ready_to_receive(one, group.max_slots) != nullptr;
@@ -139,9 +145,13 @@ bool ImmediateTransfer::can_begin(ShortGroup& group) {
 }
 
 ImmediateTransfer::Outcome ImmediateTransfer::carry_out(ShortGroup& group) {
+  if (!group.is_repeated()) prepare(group);
   if (!can_begin(group)) [[unlikely]]
     return Outcome::not_this;
-  record_.begin(flight_call(group.all()));
+  if (group.flight.bytes < timed_flight_bytes) [[likely]]
+    record_.begin(0, group.flight);
+  else
+    record_.begin(flight_call(group.all()));
   send_all(group);
   bool is_done = take_all(group) == ShortWait::done;
   if (!is_done) {

@@ -56,7 +56,6 @@ class ImmediateTransfer {
     exec::SendPort* port = nullptr;  // of a send
     Mailbox* box = nullptr;          // of a receive
 
-    // Its last address is one below the first that does not fit, as 0 turns into the most.
     bool takes(const TransferShape& call, const void* buffer) const {
       return shape == call && reinterpret_cast<std::uintptr_t>(buffer) - 1 <= last_address;
     }
@@ -74,7 +73,8 @@ class ImmediateTransfer {
   RepeatableTransfer repeatable(const Transfer& transfer, std::uint64_t count);
   bool await(Mailbox& box, const Transfer& transfer);
   Outcome leave(const Transfer& transfer);
-  bool can_begin(ShortGroup& group);
+  static void prepare(ShortGroup& group);
+  bool can_begin(const ShortGroup& group);
   void send_all(ShortGroup& group);
   ShortWait take_all(ShortGroup& group);
 

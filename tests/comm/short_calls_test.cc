@@ -248,6 +248,43 @@ TEST_CASE("messages of many kinds in any order bring the right values", "[comm]"
   });
 }
 
+// Groups that are alike, that begin alike, and others; each message with its own number.
+TEST_CASE("short groups of many kinds in any order bring the right values", "[comm]") {
+  on_ranks(2, [](int rank, gyreComm_t comm, Complaints& complaints) {
+    std::uint32_t state = 5;
+    std::array<std::vector<int>, 3> in, out;
+    for (std::vector<int>& one : in) one.resize(20'000);
+    for (std::vector<int>& one : out) one.resize(20'000);
+    for (int i = 0; i < 3000 && complaints.none_yet(); ++i) {
+      if (i % 40 < 30) state = state * 1664525 + 1013904223;
+      const int messages = 1 + static_cast<int>((state >> 16) % 3);
+      const bool both = (state >> 20) % 4 != 0, tagged = (state >> 24) % 4 == 0;
+      const std::size_t count = std::array{2, 2, 100, 20'000}[(state >> 26) % 4];
+      gyreResult_t result = gyreGroupStart();
+      for (int k = 0; k < messages; ++k) {
+        const auto of_message = static_cast<std::size_t>(k);
+        in[of_message][0] = in[of_message][count - 1] = 10 * i + k + rank;
+        out[of_message][0] = out[of_message][count - 1] = -1;
+        const int tag = tagged ? 2 - k : 0;
+        if (both || rank == 0)
+          result = std::max(result, gyreSendTagged(in[of_message].data(), count, gyreInt32,
+                                                   1 - rank, tag, comm, nullptr));
+        if (both || rank == 1)
+          result = std::max(result, gyreRecvTagged(out[of_message].data(), count, gyreInt32,
+                                                   1 - rank, tag, nullptr, nullptr, comm, nullptr));
+      }
+      result = std::max(result, gyreGroupEnd());
+      complaints.expect(result == gyreSuccess, gyreGetLastError(comm));
+      for (int k = 0; k < messages && (both || rank == 1); ++k) {
+        const std::vector<int>& got = out[static_cast<std::size_t>(k)];
+        const int wanted = 10 * i + k + 1 - rank;
+        complaints.expect(got[0] == wanted && got[count - 1] == wanted,
+                          "message " + std::to_string(k) + " of group " + std::to_string(i));
+      }
+    }
+  });
+}
+
 // More than a connection and its socket hold, so that sends have to wait until they are read.
 TEST_CASE("short sends by a wire wait for a late reader, and nothing is lost", "[comm]") {
   const WithVariables variables(Variables{{"GYRE_TRANSPORT", "tcp"}});
