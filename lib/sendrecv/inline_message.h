@@ -14,7 +14,7 @@
 namespace gyre::comm {
 
 inline constexpr transport::FlagSignature transfer_flags{transfer_signature};
-inline constexpr std::uint32_t max_inline_lines = 8;
+inline constexpr std::uint32_t max_inline_lines = 10;
 inline constexpr std::uint64_t max_inline_bytes =
     max_inline_lines * transport::line_payload_bytes - sizeof(TransferHead);
 

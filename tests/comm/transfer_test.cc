@@ -90,7 +90,7 @@ TEST_CASE("calls alone keep the order of messages of all lengths and tags", "[p2
     on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
       const int peer = 1 - rank;
       for (int round = 0; round < 150; ++round) {
-        // Of 4 bytes: 40 and 432 are limits, and so are those of one slot and of all.
+        // Of 4 bytes: 40 and 544 are limits, and so are those of one slot and of all.
         const auto count = static_cast<std::size_t>(round + round % 50 / 49 * 1000 * round);
         Ints late(count), first(count), last(count);
         const auto expect = [&](const Ints& data, int number, const char* what) {

@@ -303,7 +303,7 @@ void add_mail(Seeds& seeds) {
   add("scribbled", Mail(2).receive(8).send(8).pump(1).scribble(0).send(8).receive(8).pump(1));
   // Messages in lines; a lie whose delivery is even is a line. A receive of kind 2 is at once.
   constexpr std::uint8_t lines = 16, now = 2;
-  add("lines", Mail(lines).receive(8).send(8).pump(1).receive(432).send(432).pump(1));
+  add("lines", Mail(lines).receive(8).send(8).pump(1).receive(544).send(544).pump(1));
   add("lines_at_the_end",
       Mail(lines | 8).receive(100).send(100).pump(1).receive(8).send(8).pump(1));
   add("lines_long", Mail(lines).receive(1400).receive(433).send(1400).send(433).pump(20));
