@@ -2,6 +2,7 @@
 // what follows for its buffers.
 #pragma once
 
+#include "lib/call/buffer_address.h"
 #include "lib/call/request.h"
 
 #include <array>
@@ -32,14 +33,6 @@ struct CollectiveCall : CallShape {
   const void* send = nullptr;
   void* receive = nullptr;
 };
-
-// The end of user space on 64-bit machines with 48-bit addresses (x86-64, arm64).
-inline constexpr std::uint64_t address_end = 1ULL << 47;
-// Where a buffer may begin at most, if it is not null, less one: of null that is more than any.
-// Without bytes it may begin anywhere.
-constexpr std::uint64_t last_address(std::uint64_t bytes) {
-  return bytes > 0 ? address_end - bytes - 1 : UINT64_MAX;
-}
 
 // How long a rank's buffers are, and where they may meet: `receive` begins `send_ahead` bytes
 // before `send`, or `receive_ahead` after it.

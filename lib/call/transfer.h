@@ -77,6 +77,17 @@ struct TransferCall : TransferShape {
   }
 };
 
+// One that was checked, so that the next one like it need not be.
+struct KnownTransfer {
+  TransferShape shape;
+  Transfer transfer;  // its buffers are another one's
+  std::uint64_t last_address = 0;
+
+  bool takes(const TransferShape& call, const void* buffer) const {
+    return shape == call && reinterpret_cast<std::uintptr_t>(buffer) - 1 <= last_address;
+  }
+};
+
 // At the start of a message's first slot; the payload follows at once, and goes on in later slots.
 struct TransferHead {
   std::uint64_t bytes = 0;

@@ -34,9 +34,9 @@ ImmediateTransfer::Outcome ImmediateTransfer::ship(exec::SendPort& port, const T
     has_left = wait_shortly(policy_, look);
   }
   if (!has_left) {
-    left_ = transfer;
+    const Outcome outcome = leave(transfer);
     left_.is_shipped = true;
-    return Outcome::waits;
+    return outcome;
   }
   record_.end_well();
   return Outcome::done;

@@ -46,18 +46,18 @@ class ImmediateTransfer {
 
  private:
   // A short transfer that has been carried out. Its messages follow their heads in lines.
-  struct RepeatableTransfer {
-    TransferShape shape{};
-    Transfer transfer{};  // with the buffers of the last one
-    TransferHead head{};
-    std::uint64_t last_address = 0;
-    ShortFlight flight{};
+  struct RepeatableTransfer : KnownTransfer {
+    TransferHead head;
+    ShortFlight flight;
     DoneCounters* done = nullptr;
     exec::SendPort* port = nullptr;  // of a send
     Mailbox* box = nullptr;          // of a receive
 
-    bool takes(const TransferShape& call, const void* buffer) const {
-      return shape == call && reinterpret_cast<std::uintptr_t>(buffer) - 1 <= last_address;
+    // None yet: it is like no call of the direction.
+    static RepeatableTransfer none(bool of_sends) {
+      RepeatableTransfer made;
+      made.shape.sends = !of_sends;
+      return made;
     }
   };
 
@@ -84,9 +84,8 @@ class ImmediateTransfer {
   HostExchange* exchange_ = nullptr;
   OperationRecord record_;
   Transfer left_;
-  // Until there is a last one: like no call of the direction.
-  RepeatableTransfer last_send_{.shape = {.sends = false}};
-  RepeatableTransfer last_receive_{.shape = {.sends = true}};
+  RepeatableTransfer last_send_ = RepeatableTransfer::none(true);
+  RepeatableTransfer last_receive_ = RepeatableTransfer::none(false);
 };
 
 [[gnu::always_inline]] inline ImmediateTransfer::Outcome ImmediateTransfer::send_again(

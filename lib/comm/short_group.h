@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lib/base/flight.h"
-#include "lib/call/collective_call.h"
+#include "lib/call/buffer_address.h"
 #include "lib/call/transfer.h"
 
 #include <array>
@@ -25,13 +25,8 @@ struct ShortGroup {
   ShortFlight flight;           // of all
   std::size_t prepared_count = 0;
 
-  // The calls of the last group that began like this one, and how to find them again.
-  struct KnownCall {
-    TransferShape shape;
-    Transfer transfer;  // with other buffers
-    std::uint64_t last_address = 0;
-  };
-  std::array<KnownCall, max_transfers> known;
+  // The calls of the last group that began like this one.
+  std::array<KnownTransfer, max_transfers> known;
   std::size_t known_count = 0;
   bool is_known = false;  // all so far
 
@@ -53,9 +48,8 @@ struct ShortGroup {
   // Of one that is not checked. False: it is none of the last group.
   bool add_again(std::uint64_t of_handle, const TransferCall& call) {
     if (count >= known_count || handle != of_handle) return false;
-    const KnownCall& like = known[count];
-    const auto address = reinterpret_cast<std::uintptr_t>(call.sends ? call.send : call.receive);
-    if (!(like.shape == call) || address - 1 > like.last_address) return false;
+    const KnownTransfer& like = known[count];
+    if (!like.takes(call, call.sends ? call.send : call.receive)) return false;
     is_known = count == 0 || is_known;
     Transfer& transfer = transfers[count++];
     transfer = like.transfer;

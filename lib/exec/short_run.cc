@@ -269,10 +269,8 @@ bool ShortRun::begin_and_take_turn(const std::byte* input, std::byte* output) {
 
 // Of a call that has come to a plain act, which has to wait. False: it is not done.
 bool ShortRun::begin_at(const ShortAct* act) {
-  pre_scalar_ = nullptr;
-  stranger_ = -1;
-  lanes_done_ = 0;
-  lanes_[0].restart();
+  begin(base_[static_cast<std::size_t>(plan::Buffer::input)],
+        base_[static_cast<std::size_t>(plan::Buffer::output)], nullptr);
   lanes_[0].at = act;
   return false;
 }

@@ -35,37 +35,38 @@ class HostExchange final : public Exchange {
   // While no batch is open: the port that takes all of the message at once, and the box that it
   // would come to. Null: a batch has to carry it, also if it takes more slots.
   exec::SendPort* ready_to_send(const Transfer& transfer, std::uint32_t max_slots) {
-    if (!is_near(transfer.peer) || !sending_.empty()) return nullptr;
+    if (!is_near(transfer.peer) || !may_send_next()) return nullptr;
     exec::SendPort* const port = near_[static_cast<std::size_t>(transfer.peer)].send;
     return has_room(*port, transfer.bytes, max_slots) ? port : nullptr;
   }
   Mailbox* ready_to_receive(const Transfer& transfer, std::uint32_t max_slots) {
-    if (!is_near(transfer.peer) || !receives_.none_unfinished()) return nullptr;
+    if (!is_near(transfer.peer)) return nullptr;
     Mailbox* const box = near_[static_cast<std::size_t>(transfer.peer)].box;
     const exec::ReceivePort& port = box->port();
     const transport::FifoShape& shape = port.slots.view().shape;
     const bool is_short = port.shares_memory ? fits(transfer.bytes, shape, max_slots)
                                              : fits_slot(transfer.bytes, shape);
-    return box->is_clear() && is_short ? box : nullptr;
+    return is_short && may_receive_next(*box) ? box : nullptr;
   }
 
   // The same of ports and boxes that were ready before: whether one of these takes the next message
   // as far as other messages are concerned.
-  bool may_send_next() const { return sending_.empty() && failed_.ok() && links_.all_open(); }
+  bool may_send_next() const { return sending_.empty() && may_go_on(); }
   bool may_receive_next(const Mailbox& box) const {
-    return receives_.none_unfinished() && box.is_clear() && failed_.ok() && links_.all_open();
+    return receives_.none_unfinished() && box.is_clear() && may_go_on();
   }
 
   // Whether messages of a group may pass so: not by a wire, which takes them one by one.
   bool may_group(int peer) const {
-    return is_near(peer) && near_[static_cast<std::size_t>(peer)].send->shares_memory;
+    return is_near(peer) && may_go_on() &&
+           near_[static_cast<std::size_t>(peer)].send->shares_memory;
   }
 
  private:
+  bool may_go_on() const { return failed_.ok() && links_.all_open(); }
   bool is_near(int peer) const {
     const auto index = static_cast<std::size_t>(peer);
-    return index < near_.size() && near_[index].send != nullptr && failed_.ok() &&
-           links_.all_open();
+    return index < near_.size() && near_[index].send != nullptr;
   }
   void note_near(int peer);
   void begin_send(const PendingTransfer& send);

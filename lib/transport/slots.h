@@ -207,19 +207,18 @@ void start_counters(const FifoView& view);
 // Sequence in the high 40 bits, 24 bits of the call's signature below. For lines the sequence is
 // the line's running number + 1, so that what an earlier lap left behind never matches: that is one
 // lap old, and 2^40 numbers are many laps, however often they turn.
-constexpr std::uint64_t message_flag(std::uint64_t sequence, std::uint64_t signature) {
-  return sequence << 24 | (signature & 0xffffff);
-}
-// The part of a signature that flags have.
 class FlagSignature {
  public:
   FlagSignature() = default;
-  constexpr explicit FlagSignature(std::uint64_t signature) : bits_(message_flag(0, signature)) {}
+  constexpr explicit FlagSignature(std::uint64_t signature) : bits_(signature & 0xffffff) {}
   constexpr std::uint64_t flag(std::uint64_t sequence) const { return sequence << 24 | bits_; }
 
  private:
   std::uint64_t bits_ = 0;
 };
+constexpr std::uint64_t message_flag(std::uint64_t sequence, std::uint64_t signature) {
+  return FlagSignature(signature).flag(sequence);
+}
 constexpr std::uint64_t flag_sequence(std::uint64_t flag) { return flag >> 24; }
 
 // Wakes the end that sleeps at `bell`, if it does. The store that it waits for came before. Without
@@ -414,6 +413,11 @@ constexpr std::uint64_t max_line_message_bytes(const FifoShape& shape) {
   return std::uint64_t{max_lines(shape)} * line_payload_bytes;
 }
 
+// Of lines in a ring that begins at `first`.
+inline Line* line_after(Line* line, Line* first, const Line* end) {
+  return line + 1 != end ? line + 1 : first;
+}
+
 // The sending end of the line protocol. Used by one thread at a time.
 class LineWriter {
  public:
@@ -438,7 +442,7 @@ class LineWriter {
   std::byte* place() const { return line_->payload; }
   void commit_line(FlagSignature signature) {
     Line& line = *line_;
-    line_ = line_ + 1 != lines_end_ ? line_ + 1 : view_.lines;
+    line_ = line_after(line_, view_.lines, lines_end_);
     // Pairs with the acquire in LineReader::poll_lines.
     line.flag.store(signature.flag(++next_), std::memory_order_release);
     ring_if_sleeping(view_.control->receiver_bell);
@@ -507,7 +511,7 @@ class LineReader {
   // The same of a message of one line.
   void release_line() {
     ++next_;
-    line_ = line_ + 1 != lines_end_ ? line_ + 1 : view_.lines;
+    line_ = line_after(line_, view_.lines, lines_end_);
     end_release(1);
   }
 
