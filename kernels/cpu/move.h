@@ -73,11 +73,11 @@ void copy_move(const MoveOperands& move);
 void copy_move(const MoveOperands& move, InstructionSet set);
 // The same from one place to one other; streamed: past the cache.
 void copy_move(const void* source, void* target, std::uint64_t bytes, bool streamed = false);
-// A result of so many bytes is written past the cache, as it would push out everything else.
-// 4 MiB, measured with two processes on a Zen 3: all calls of 4 and 8 MiB take 0.65 to 0.9 of the
-// time then, those of 1 and 2 MiB up to 1.5 times. 16 MiB where copies are by string, measured on a
-// Zen 5: past the cache, calls of 4 and 8 MiB take 1.0 to 2.6 times as long, and those of 16 and
-// 32 MiB 0.8 to 1.07 times.
+// A result of so many bytes is written past the cache, as it would push out everything else, where
+// nobody has measured it (lib/exec/output_pace.h). 4 MiB: with two processes on a busy Zen 3 all
+// calls of 4 and 8 MiB take 0.65 to 0.9 of the time then, those of 1 and 2 MiB up to 1.5 times.
+// 16 MiB where copies are by string: on a Zen 5, calls of 4 and 8 MiB past the cache take 1.0 to
+// 2.6 times as long, and those of 16 and 32 MiB 0.8 to 1.07 times.
 std::uint64_t min_streamed_bytes();
 
 }  // namespace gyre::kernels

@@ -353,7 +353,6 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
   call.op = request.op;
   call.divisor = request.op == ReduceOp::avg ? static_cast<std::uint32_t>(state_.size) : 1;
   call.protocol = bound.chosen.choice.protocol;
-  call.streamed = exec::is_streamed(call.output_bytes);
   bound.signature = signature_of(request);
   bind_run(bound, request.tables == nullptr);
   bound.made_for = record;
@@ -365,7 +364,8 @@ Status HostBackend::bind(const Request& request, const CallRecord& record) {
 // All calls by lines have a run, and those by slots that need nothing else and may come again.
 void HostBackend::bind_run(BoundCall& bound, bool comes_again) {
   exec::Call& call = bound.call;
-  const bool by_slots = call.protocol == plan::Protocol::simple && comes_again && !call.streamed;
+  const bool by_slots = call.protocol == plan::Protocol::simple && comes_again &&
+                        call.output_bytes < exec::OutputPace::min_bytes;
   if (call.protocol != plan::Protocol::line && !by_slots) return;
   bound.run.bind(bound.plan->bound, call);
   if (call.protocol == plan::Protocol::line || bound.run.is_whole()) call.short_run = &bound.run;
@@ -412,6 +412,9 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
     if (call.input != nullptr) call.input_place = place_of_input(*current_);
     if (call.output != nullptr) call.output_place = regions_.lend(call.output, call.output_bytes);
   }
+  pace_ = &paces_[static_cast<int>(request.collective)][call.in_place].of(call.output_bytes);
+  call.streamed = pace_->begin_call();
+  call.pace = pace_->is_timed() ? pace_ : nullptr;
   launch_.begin(current_->plan->bound, call);
   is_running_ = true;
   has_told_refusal_ = false;

@@ -70,7 +70,9 @@ class HostBackend final : public Backend {
   State begin(const Request& request, std::uint64_t sequence, bool more) override;
   State advance() override {
     const State state = launch_.advance();
-    if (state == State::done) close();
+    if (state != State::done) return state;
+    pace_->end_call();
+    close();
     return state;
   }
   exec::ShortRun* short_run() override {
@@ -153,10 +155,12 @@ class HostBackend final : public Backend {
   BoundCall* current_ = &bound_calls_[0];
   RepeatableCalls repeatable_;  // at the same places
   exec::Launch launch_;
-  bool is_one_process_ = false;    // all ranks are of this one
-  bool may_copy_ = false;          // peers, from what callers lend
-  bool is_running_ = false;        // the launch; else links open
-  bool has_told_refusal_ = false;  // of pages that cannot be withdrawn now
+  std::array<std::array<exec::OutputPaces, 2>, plan::collective_count> paces_;  // 1: in place
+  exec::OutputPace* pace_ = &paces_[0][0].of(0);  // of the call that runs
+  bool is_one_process_ = false;                   // all ranks are of this one
+  bool may_copy_ = false;                         // peers, from what callers lend
+  bool is_running_ = false;                       // the launch; else links open
+  bool has_told_refusal_ = false;                 // of pages that cannot be withdrawn now
   std::byte barrier_byte_{};
 };
 

@@ -1,8 +1,8 @@
 // A collective as the host's executor takes it: a plan whose links are joined, and one call of it.
 #pragma once
 
-#include "kernels/cpu/move.h"
 #include "lib/base/element.h"
+#include "lib/exec/output_pace.h"
 #include "lib/exec/port.h"
 #include "lib/exec/work_stealing.h"
 #include "lib/plan/cursor.h"
@@ -36,9 +36,6 @@ struct BoundPlan {
   bool direct_in_place = false;      // even if input and output are one buffer
 };
 
-// Whether an output of so many bytes leaves past the cache.
-inline bool is_streamed(std::uint64_t bytes) { return bytes >= kernels::min_streamed_bytes(); }
-
 struct Call {
   plan::Geometry geometry;
   const std::byte* input = nullptr;  // null where this rank brings nothing
@@ -58,6 +55,7 @@ struct Call {
   bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
   std::uint32_t rank = 0;
   bool streamed = false;        // the output leaves past the cache
+  OutputPace* pace = nullptr;   // is told how long moves take; null: nobody asks
   std::uint64_t sequence = 0;   // of the call on its communicator
   std::uint64_t signature = 0;  // of what all ranks must agree on
   // Bound to this kind of call. Null: none is, and calls of the line protocol bind one.

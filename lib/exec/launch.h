@@ -150,6 +150,7 @@ class Launch {
   void perform(LaneRun& run);
   void perform_in_loans(LaneRun& run);
   void move_message(LaneRun& run);
+  void write_message(LaneRun& run);
   void move_pieces(LaneRun& run);
   bool open_incoming(LaneRun& run);
   bool open_outgoing(LaneRun& run);

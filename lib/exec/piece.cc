@@ -114,8 +114,13 @@ class Launch::PieceAct {
   kernels::MoveOperands act_;
 };
 
-// Its slot is written at the link's pace, if it is one message in a slot.
 void Launch::move_message(LaneRun& run) {
+  if (call_->pace == nullptr) return write_message(run);
+  call_->pace->time(run.move.bytes, [&] { write_message(run); });
+}
+
+// Its slot is written at the link's pace, if it is one message in a slot.
+void Launch::write_message(LaneRun& run) {
   const auto move = [&](bool streamed) {
     run.streams = streamed;
     move_pieces(run);

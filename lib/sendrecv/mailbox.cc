@@ -68,6 +68,8 @@ Status Mailbox::begin(const TransferHead& head) {
     return malformed();
   Message message;
   message.head = head;
+  message.pace = &paces_.of(head.bytes);
+  message.streamed = message.pace->begin_call();
   message.receive = receives_.take(peer_, head.tag);
   if (message.receive) {
     GYRE_TRY(check(head, *message.receive->transfer));
@@ -87,6 +89,7 @@ Status Mailbox::begin(const TransferHead& head) {
 
 // A receive for what came unasked may have been begun while it came.
 Status Mailbox::end(Message message) {
+  message.pace->end_call();
   if (message.receive) {
     tell_source(message.head, *message.receive->transfer);
     receives_.finish(*message.receive);
@@ -122,9 +125,9 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
                   fmt::format("rank {} sent more bytes than it announced", peer_))
         .blame({peer_});
   std::byte* const place = place_for(message, part);
-  const bool is_streamed = exec::is_streamed(message.head.bytes);
+  const std::byte* const from = port_.slots.place(note.bytes) + offset;
   if (part > 0)
-    kernels::copy_move(port_.slots.place(note.bytes) + offset, place, part, is_streamed);
+    message.pace->time(part, [&] { kernels::copy_move(from, place, part, message.streamed); });
   message.here += part;
   port_.slots.release();
   if (message.here < message.head.bytes) return {};

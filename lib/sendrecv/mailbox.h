@@ -5,6 +5,7 @@
 
 #include "lib/base/status.h"
 #include "lib/call/transfer.h"
+#include "lib/exec/output_pace.h"
 #include "lib/exec/port.h"
 #include "lib/sendrecv/receives.h"
 
@@ -43,6 +44,8 @@ class Mailbox {
     std::uint64_t here = 0;                  // bytes of it
     std::optional<PendingTransfer> receive;  // else kept
     std::vector<std::byte> kept;
+    exec::OutputPace* pace = nullptr;
+    bool streamed = false;  // past the cache
   };
   Status malformed() const;
   Status begin(const TransferHead& head);
@@ -63,6 +66,7 @@ class Mailbox {
   exec::ReceivePort& port_;
   Receives& receives_;
   std::uint64_t& kept_bytes_;
+  exec::OutputPaces paces_;
   std::optional<Message> arriving_;  // the one that is not whole yet
   std::deque<Message> kept_;         // whole, and nobody has asked for them
 };
