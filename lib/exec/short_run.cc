@@ -110,18 +110,24 @@ void ShortRun::add_act(ShortLane& lane, const plan::Move& move) {
   if (multiplies_ && product_.size() < act.bytes) product_.resize(act.bytes);
 }
 
+bool ShortRun::is_short(const ShortAct& act) const {
+  const bool has_own = act.own_place != no_operand;
+  const bool is_changed = multiplies_ || (act.finishes && divisor_ != 1);
+  if (by_slots_ || act.part_count != 1 || act.receive_count > 1 || act.send_count > 1 ||
+      is_changed || (!has_own && act.receive_count == 0))
+    return false;
+  if (act.lines > 1 && act.receive_count + act.send_count > 1) return false;
+  if (!has_own || act.receive_count == 0) return true;
+  return act.lines == 1 && reduce_pair_ != nullptr && act.elements <= kernels::max_pair_elements;
+}
+
 // Once the list is as it stays.
 void ShortRun::find_short(ShortLane& lane) const {
   for (ShortAct& act : lane.acts) {
-    const bool has_own = act.own_place != no_operand;
-    const bool is_changed = multiplies_ || (act.finishes && divisor_ != 1);
     act.elements = act.bytes / element_bytes_;
-    const bool is_pair = has_own && act.receive_count == 1;
-    if (by_slots_ || act.lines != 1 || act.part_count != 1 || act.receive_count > 1 ||
-        act.send_count > 1 || is_changed || (!has_own && act.receive_count == 0) ||
-        (is_pair && (reduce_pair_ == nullptr || act.elements > kernels::max_pair_elements)))
-      continue;
-    if (is_pair)
+    if (!is_short(act)) continue;
+    const bool has_own = act.own_place != no_operand;
+    if (has_own && act.receive_count == 1)
       act.operands =
           act.own_place == 0 ? OperandOrder::own_and_arrived : OperandOrder::arrived_and_own;
     else
@@ -136,10 +142,12 @@ void ShortRun::find_short(ShortLane& lane) const {
   lane.end = lane.first + lane.acts.size();
 }
 
-ShortRun::ShortKind ShortRun::kind_of(const ShortAct& act) const {
-  if (act.give != nullptr) return act.take != nullptr ? ShortKind::relays : ShortKind::tells;
+ShortRun::ShortKind ShortRun::kind_of(const ShortAct& act) {
+  if (act.give != nullptr && act.take != nullptr) return ShortKind::relays;
+  if (act.give != nullptr) return act.lines == 1 ? ShortKind::tells : ShortKind::tells_lines;
   if (act.operands == OperandOrder::own) return ShortKind::keeps;
-  if (act.operands == OperandOrder::arrived) return ShortKind::takes;
+  if (act.operands == OperandOrder::arrived)
+    return act.lines == 1 ? ShortKind::takes : ShortKind::takes_lines;
   return act.bytes == sizeof(std::uint64_t) ? ShortKind::adds_word : ShortKind::adds;
 }
 
@@ -331,6 +339,7 @@ bool ShortRun::is_ready(ShortLane& lane, const ShortAct& act) {
 
 // Plain acts that are not among the most frequent ones.
 bool ShortRun::carry_out_rest(const ShortAct& act) const {
+  if (act.lines > 1) return carry_out_lines(act);
   std::byte* const store = store_place(act);
   if (act.kind == ShortKind::keeps) {
     if (store != own_place(act)) copy_within_line(store, own_place(act), act.bytes);
@@ -342,6 +351,26 @@ bool ShortRun::carry_out_rest(const ShortAct& act) const {
   else
     add(act);
   act.take->release_line();
+  return true;
+}
+
+// Messages of several lines, which are only copied. Sums of them are faster by vectors, from one
+// place.
+bool ShortRun::carry_out_lines(const ShortAct& act) const {
+  if (act.take != nullptr) {
+    transport::LineReader& lines = *act.take;
+    if (lines.poll_lines(act.lines, signature_) != MessageState::here) return false;
+    lines.read(act.bytes, store_place(act));
+    lines.release_lines(act.lines);
+    return true;
+  }
+  const std::byte* const own = own_place(act);
+  if (act.give != nullptr) {
+    if (!act.give->has_credit(act.lines)) return false;
+    act.give->write(own, act.bytes, signature_);
+  }
+  if (act.store != plan::Buffer::none && store_place(act) != own)
+    kernels::copy_move(own, store_place(act), act.bytes);
   return true;
 }
 

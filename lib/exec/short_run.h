@@ -98,15 +98,17 @@ class ShortRun {
     std::uint32_t bytes = 0;
     std::uint64_t message_offset = 0, local_offset = 0, store_offset = 0;
   };
-  // What an act of one part in one line does. A plain one does one thing.
+  // What an act of one part does. A plain one does one thing.
   enum class ShortKind : std::uint8_t {
-    none,       // it has more ports, parts or lines
-    tells,      // sends what is its own, and may store it
-    takes,      // stores what has arrived
-    adds_word,  // stores the sum of both, of a word
-    adds,       // the same of other lengths
-    keeps,      // stores what is its own
-    relays,     // not plain: it takes and sends
+    none,         // it has more ports or parts, or is longer
+    tells,        // sends what is its own in a line, and may store it
+    tells_lines,  // the same in several lines
+    takes,        // stores what has arrived in a line
+    takes_lines,  // the same in several lines
+    adds_word,    // stores the sum of both, of a word
+    adds,         // the same of other lengths in a line
+    keeps,        // stores what is its own
+    relays,       // not plain: it takes and sends a line
   };
   // Its operands, in their order.
   enum class OperandOrder : std::uint8_t { own, arrived, own_and_arrived, arrived_and_own };
@@ -159,7 +161,8 @@ class ShortRun {
   static bool may_swap(const ShortLane& lane, const ShortAct& before, const ShortAct& send);
   void find_copies(ShortLane& lane) const;
   void find_short(ShortLane& lane) const;
-  ShortKind kind_of(const ShortAct& act) const;
+  bool is_short(const ShortAct& act) const;
+  static ShortKind kind_of(const ShortAct& act);
   bool begin_and_take_turn(const std::byte* input, std::byte* output);
   void find_wires(const BoundPlan& bound);
   State ship(State state);
@@ -173,6 +176,7 @@ class ShortRun {
   bool carry_out_short(const ShortAct& act);
   bool carry_out_plain(const ShortAct& act);
   bool carry_out_rest(const ShortAct& act) const;
+  bool carry_out_lines(const ShortAct& act) const;
   void add(const ShortAct& act) const;
   void relay(const ShortAct& act) const;
   std::byte* own_place(const ShortAct& act) const {

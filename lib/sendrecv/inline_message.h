@@ -56,7 +56,7 @@ inline void write_lines(transport::LineWriter& lines, const TransferHead& head,
   for (std::uint64_t at = first; at < head.bytes; at += transport::line_payload_bytes) {
     const std::uint64_t part =
         std::min<std::uint64_t>(head.bytes - at, transport::line_payload_bytes);
-    transport::copy_within_line(lines.place(), payload + at, static_cast<std::uint32_t>(part));
+    transport::copy_part_of_lines(lines.place(), payload + at, part);
     lines.commit_line(transfer_flags);
   }
 }
@@ -69,7 +69,7 @@ inline void read_lines(transport::LineReader& lines, std::uint64_t bytes, std::b
   std::uint32_t line = 1;
   for (std::uint64_t at = first; at < bytes; at += transport::line_payload_bytes, ++line) {
     const std::uint64_t part = std::min<std::uint64_t>(bytes - at, transport::line_payload_bytes);
-    transport::copy_within_line(place + at, lines.place(line), static_cast<std::uint32_t>(part));
+    transport::copy_part_of_lines(place + at, lines.place(line), part);
   }
   lines.release_lines(line);
 }

@@ -33,17 +33,19 @@ void ring(Bell& bell) {
 }
 
 void LineWriter::write(const std::byte* message, std::uint64_t bytes, std::uint64_t signature) {
+  Line* line = line_;
+  std::uint64_t number = next_;
   for (std::uint32_t left = lines_for(bytes); left > 0; --left) {
-    Line& line = view_.line(next_);
     const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);
-    if (part > 0) std::memcpy(line.payload, message, part);  // a token may have no address
-    ++next_;
+    copy_part_of_lines(line->payload, message, part);  // a token may have no address
     // Pairs with the acquire in LineReader::poll_lines.
-    line.flag.store(message_flag(next_, signature), std::memory_order_release);
+    line->flag.store(message_flag(++number, signature), std::memory_order_release);
+    line = line_after(line, view_.lines, lines_end_);
     message += part;
     bytes -= part;
   }
-  line_ = &view_.line(next_);
+  line_ = line;
+  next_ = number;
   ring_if_sleeping(view_.control->receiver_bell);
 }
 
@@ -52,7 +54,7 @@ const std::byte* LineReader::read(std::uint64_t bytes, std::byte* staging) const
   std::byte* place = staging;
   for (std::uint64_t index = next_; bytes > 0; ++index) {
     const std::uint64_t part = std::min<std::uint64_t>(bytes, line_payload_bytes);
-    std::memcpy(place, view_.line(index).payload, part);
+    copy_part_of_lines(place, view_.line(index).payload, part);
     place += part;
     bytes -= part;
   }

@@ -404,6 +404,17 @@ constexpr std::uint32_t lines_for(std::uint64_t bytes) {
   if (at < bytes) copy(bytes - word, std::uint64_t{});
 }
 
+// A part of a message of several lines. That of a whole line takes few wide stores: a store waits
+// in the core until the line has come from the other core, and more stores than it has room for
+// stop it.
+[[gnu::always_inline]] inline void copy_part_of_lines(std::byte* to, const std::byte* from,
+                                                      std::uint64_t bytes) {
+  if (bytes == line_payload_bytes) [[likely]]
+    std::memcpy(to, from, line_payload_bytes);
+  else
+    copy_within_line(to, from, static_cast<std::uint32_t>(bytes));
+}
+
 // The longest message that the line protocol carries: the reader returns credit in quarters, so the
 // last quarter may be owed while the writer waits.
 constexpr std::uint32_t max_lines(const FifoShape& shape) {

@@ -6,14 +6,16 @@ namespace {
 using plan::Protocol;
 
 // Measured with bench/compare/settings.py on two cores that share their last-level cache, with 2, 4
-// and 8 ranks (bench/results/settings.jsonl). Where memory reaches, a message of more than two
-// lines goes through a slot. Buffers that peers can map are lent from the size on at which that is
-// faster than two copies; those that they cannot map lose little by being offered. Two ranks that
-// write to each other at the same time stay with slots up to 128 or 256 KiB: these change hands,
-// and are as fast. A link has 128 lines and 4 slots: with more ranks than cores, rooted calls
-// follow closely by lines. Up to 16 ranks everybody talks to everybody, which takes one or two
-// hops; what holds beyond is reasoned: links per rank grow with log n or stay at two.
+// and 8 ranks (bench/results/settings.jsonl). Where memory reaches, copies of up to 1 or 2 KiB go
+// by lines, and sums of up to 512 bytes; what is longer goes through a slot. Buffers that peers can
+// map are lent from the size on at which that is faster than two copies; those that they cannot map
+// lose little by being offered. Two ranks that write to each other at the same time stay with slots
+// up to 128 or 256 KiB: these change hands, and are as fast. A link has 128 lines and 4 slots: with
+// more ranks than cores, rooted calls follow closely by lines. Up to 16 ranks everybody talks to
+// everybody, which takes one or two hops; what holds beyond is reasoned: links per rank grow with
+// log n or stay at two.
 constexpr Row all_reduce_rows[] = {
+    {true, 256, 2, "oneshot", Protocol::line},
     {true, 128, 16, "oneshot", Protocol::line},
     {true, 8 << 10, 4, "oneshot", Protocol::simple},
     {true, 4 << 10, 16, "oneshot", Protocol::simple},
@@ -36,6 +38,7 @@ constexpr Row all_reduce_rows[] = {
 };
 
 constexpr Row scattered_rows[] = {
+    {true, 1 << 10, 2, "window", Protocol::line},
     {true, 128, 16, "twoshot", Protocol::line},
     {true, 128 << 10, 2, "window", Protocol::simple},
     {true, 16 << 10, 16, "twoshot", Protocol::simple},
@@ -50,10 +53,10 @@ constexpr Row scattered_rows[] = {
 
 // Through slots a root, or who is far from one, need not wait: many small calls follow closely.
 constexpr Row broadcast_rows[] = {
-    {true, 128, 2, "binomial", Protocol::line},
+    {true, 512, 2, "binomial", Protocol::line},
     {true, 8 << 10, 2, "twoshot", Protocol::simple},
     {true, any_bytes, 2, "twoshot", Protocol::direct},
-    {true, 512, any_ranks, "binomial", Protocol::line},
+    {true, 1 << 10, any_ranks, "binomial", Protocol::line},
     // A star has the root write to all, where memory is not lent. 8 ranks, memory from malloc, 2
     // MiB: 847 us by star, 408 by twoshot; lent memory 336 and 421 (Zen 5).
     {true, 256 << 10, any_ranks, "binomial", Protocol::simple},
@@ -64,7 +67,7 @@ constexpr Row broadcast_rows[] = {
 };
 
 constexpr Row reduce_rows[] = {
-    {true, 128, 2, "binomial", Protocol::line},
+    {true, 512, 2, "binomial", Protocol::line},
     {true, 32 << 10, 2, "binomial", Protocol::simple},
     {true, 512, any_ranks, "binomial", Protocol::line},
     {true, 32 << 10, any_ranks, "binomial", Protocol::simple},
@@ -76,8 +79,9 @@ constexpr Row reduce_rows[] = {
 };
 
 constexpr Row all_to_all_rows[] = {
-    {true, 256, any_ranks, "pairwise", Protocol::line},
+    {true, 1 << 10, 2, "pairwise", Protocol::line},
     {true, 256 << 10, 2, "pairwise", Protocol::simple},
+    {true, 2 << 10, any_ranks, "pairwise", Protocol::line},
     {true, 32 << 10, any_ranks, "pairwise", Protocol::simple},
     {true, any_bytes, any_ranks, "pairwise", Protocol::direct},
     {false, any_bytes, 4, "pairwise", Protocol::simple},
@@ -86,8 +90,6 @@ constexpr Row all_to_all_rows[] = {
 };
 
 constexpr Row linear_rows[] = {
-    {true, 512, 2, "linear", Protocol::line},
-    {true, 64 << 10, 2, "linear", Protocol::simple},
     {true, 2 << 10, any_ranks, "linear", Protocol::line},
     {true, 64 << 10, any_ranks, "linear", Protocol::simple},
     {true, any_bytes, any_ranks, "linear", Protocol::direct},
