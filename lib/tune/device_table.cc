@@ -57,8 +57,8 @@ constexpr Row device_linear_rows[] = {
 
 }  // namespace
 
-constinit const Table device_table = {device_all_reduce_rows, device_scattered_rows,
-                                      device_broadcast_rows,  device_reduce_rows,
-                                      device_all_to_all_rows, device_linear_rows};
+constinit const Table device_table = {
+    device_all_reduce_rows, device_scattered_rows, device_broadcast_rows, device_reduce_rows,
+    device_all_to_all_rows, device_linear_rows,    device_linear_rows};
 
 }  // namespace gyre::tune

@@ -25,7 +25,7 @@ struct Row {
 };
 
 struct Table {
-  std::span<const Row> all_reduce, scattered, broadcast, reduce, all_to_all, linear;
+  std::span<const Row> all_reduce, scattered, broadcast, reduce, all_to_all, gather, scatter;
 
   std::span<const Row> rows(plan::Collective collective) const;
 };
