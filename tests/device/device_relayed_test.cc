@@ -207,8 +207,10 @@ TEST_CASE("an abort frees kernels that wait for a relayed rank", "[device]") {
         gyreAllReduce(data[0], data[0], 100, gyreInt32, gyreSum, here.comms[0],
                       reinterpret_cast<gyreStream_t>(here.streams[0])) != gyreSuccess)
       return last_error(here);
+    if (here.process() == 0) here.moment().store(SystemClock::read());
     const std::int64_t begin_ns = SystemClock::read();
     if (here.rank(here.comms.size() - 1) == 1) {
+      for (int ms = 0; ms < 10'000 && here.moment().load() == 0; ++ms) usleep(1000);
       usleep(50'000);
       (void)gyreCommAbort(std::exchange(here.comms.back(), nullptr));
       if (here.comms.size() == 1) return "";
