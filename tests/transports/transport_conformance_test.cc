@@ -271,6 +271,7 @@ TEST_CASE("two ends that both sleep wake each other", "[transport]") {
       out.commit(1 << 20, message_flag(1, 1), DeliveryMode::staged);
       GYRE_EXPECT(end.until([&] { return out.drained(); }));
     }
+    GYRE_EXPECT(end.flush());
     return "";
   };
   const auto receiver = [](End& end) -> std::string {
