@@ -377,6 +377,8 @@ void HostBackend::prepare(const Request& request, std::uint64_t sequence) {
   call.input = request.input;
   call.output = request.output;
   call.in_place = request.in_place;
+  call.pace = &paces_[static_cast<int>(request.collective)][call.in_place].of(call.output_bytes);
+  call.streamed = call.pace->begin_call();
   call.pre_scalar = request.op == ReduceOp::pre_mul_sum ? &request.pre_scalar : nullptr;
   call.sequence = sequence;
   call.signature = current_->signature;
@@ -412,9 +414,6 @@ Backend::State HostBackend::begin(const Request& request, std::uint64_t sequence
     if (call.input != nullptr) call.input_place = place_of_input(*current_);
     if (call.output != nullptr) call.output_place = regions_.lend(call.output, call.output_bytes);
   }
-  pace_ = &paces_[static_cast<int>(request.collective)][call.in_place].of(call.output_bytes);
-  call.streamed = pace_->begin_call();
-  call.pace = pace_->is_timed() ? pace_ : nullptr;
   launch_.begin(current_->plan->bound, call);
   is_running_ = true;
   has_told_refusal_ = false;

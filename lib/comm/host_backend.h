@@ -71,7 +71,7 @@ class HostBackend final : public Backend {
   State advance() override {
     const State state = launch_.advance();
     if (state != State::done) return state;
-    pace_->end_call();
+    current_->call.pace->end_call();
     close();
     return state;
   }
@@ -156,11 +156,10 @@ class HostBackend final : public Backend {
   RepeatableCalls repeatable_;  // at the same places
   exec::Launch launch_;
   std::array<std::array<exec::OutputPaces, 2>, plan::collective_count> paces_;  // 1: in place
-  exec::OutputPace* pace_ = &paces_[0][0].of(0);  // of the call that runs
-  bool is_one_process_ = false;                   // all ranks are of this one
-  bool may_copy_ = false;                         // peers, from what callers lend
-  bool is_running_ = false;                       // the launch; else links open
-  bool has_told_refusal_ = false;                 // of pages that cannot be withdrawn now
+  bool is_one_process_ = false;    // all ranks are of this one
+  bool may_copy_ = false;          // peers, from what callers lend
+  bool is_running_ = false;        // the launch; else links open
+  bool has_told_refusal_ = false;  // of pages that cannot be withdrawn now
   std::byte barrier_byte_{};
 };
 

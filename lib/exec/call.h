@@ -55,7 +55,7 @@ struct Call {
   bool pairs = false;  // all-to-all: the two ends number a chunk by each other's rank
   std::uint32_t rank = 0;
   bool streamed = false;        // the output leaves past the cache
-  OutputPace* pace = nullptr;   // is told how long moves take; null: nobody asks
+  OutputPace* pace = nullptr;   // that says so, and is told how long moves take; null: none does
   std::uint64_t sequence = 0;   // of the call on its communicator
   std::uint64_t signature = 0;  // of what all ranks must agree on
   // Bound to this kind of call. Null: none is, and calls of the line protocol bind one.

@@ -67,8 +67,6 @@ constexpr Row broadcast_rows[] = {
 };
 
 constexpr Row reduce_rows[] = {
-    {true, 512, 2, "binomial", Protocol::line},
-    {true, 32 << 10, 2, "binomial", Protocol::simple},
     {true, 512, any_ranks, "binomial", Protocol::line},
     {true, 32 << 10, any_ranks, "binomial", Protocol::simple},
     {true, 128 << 10, 4, "star", Protocol::direct},
