@@ -178,7 +178,8 @@ Status UcpSender::ship_part(const SlotHeader& said, std::span<const std::byte> b
   leaving.is_last = offset + bytes.size() == said.bytes;
   GYRE_ASSIGN(leaving.request, engine_->send(*peer_, leaving.notice, bytes));
   ++parts_sent_;
-  unswept_bytes_ += sizeof(UcpNotice) + bytes.size();
+  const bool is_copied = bytes.size() <= max_copied_bytes;
+  unswept_bytes_ = is_copied ? unswept_bytes_ + sizeof(UcpNotice) + bytes.size() : 0;
   return {};
 }
 

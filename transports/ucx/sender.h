@@ -42,9 +42,11 @@ class UcpSender final : public UcpEnd, Carrier {
   Carrier* carrier() override { return lent_.empty() ? nullptr : this; }
 
  private:
-  // UCX may count a message as sent when it is in UCX's own buffer. It is there no longer once a
-  // later message has found room. The kernel takes so many bytes at once.
-  static constexpr std::uint64_t max_unswept_bytes = 16 << 10;
+  // UCX counts a short message as sent when it is in UCX's own buffer (8 KiB, UCX_TCP_TX_SEG_SIZE).
+  // It is there no longer once a later message has found room. A longer one is not copied, and has
+  // left when UCX counts it as sent. The kernel takes so many bytes at once, and more.
+  static constexpr std::uint64_t max_copied_bytes = 8 << 10;
+  static constexpr std::uint64_t max_unswept_bytes = 64 << 10;
 
   UcpSender(const LinkKey& key, std::shared_ptr<UcpEngine> engine, std::shared_ptr<UcpPeer> peer,
             std::shared_ptr<FifoMemory> memory, UcpTarget target, AsksForRefusal is_refused);
@@ -84,7 +86,7 @@ class UcpSender final : public UcpEnd, Carrier {
   std::uint64_t parts_left_ = 0;                         // the first one that UCX has not sent
   std::shared_ptr<UcpNotice> swept_ = std::make_shared<UcpNotice>();
   UcpRequest sweep_;
-  std::uint64_t unswept_bytes_ = 0;
+  std::uint64_t unswept_bytes_ = 0;  // since the last message that shows that all has left
   bool has_said_hello_ = false;
   std::shared_ptr<HostLine> line_;  // if this end has dialed it
   bool has_asked_ = false;          // for credit, since the last one

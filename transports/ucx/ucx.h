@@ -16,9 +16,9 @@
 //   lending   A sending end reads what a caller of gyreSend lends, in place of its slot.
 //   credit    The receiver's head. It is sent when half of the window is free, or when the sender
 //             asks for it because it cannot go on.
-//   sweep     UCX calls a short message sent that is still in its own buffer, if the kernel has no
-//             room. One more notice after a burst shows that nothing is left there: UCX takes it
-//             only then.
+//   sweep     UCX calls a message of up to 8 KiB sent that is still in its own buffer, if the
+//             kernel has no room. Whatever comes next shows that it has left: UCX takes that only
+//             then. After 64 KiB of short messages a notice does.
 //   the line  Between hosts a sender also dials the listener of the receiver's process by TCP, and
 //             shows the ticket there. Nothing is sent on it: see host_line.h.
 //   the end   Either end sends a closing notice. The engine closes its connections with the last
