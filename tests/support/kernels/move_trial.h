@@ -6,6 +6,8 @@
 #include "tests/support/catch.h"
 #include "tests/support/kernels/move_oracle.h"
 
+#include <algorithm>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -89,12 +91,14 @@ class Place {
     if (!content.empty()) std::memcpy(data(), content.data(), bytes);
   }
   std::byte* data() { return memory_.data() + begin_; }
+  // The content, and around it what was there before.
   bool holds(const std::vector<std::byte>& content, std::uint64_t bytes) {
-    for (std::uint64_t i = 0; i < memory_.size(); ++i) {
-      const bool inside = i >= begin_ && i - begin_ < bytes;
-      if (memory_[i] != (inside ? content[i - begin_] : std::byte{0xa5})) return false;
-    }
-    return true;
+    const auto is_rim = [](std::byte byte) { return byte == std::byte{0xa5}; };
+    const auto first = memory_.begin() + static_cast<std::ptrdiff_t>(begin_);
+    const auto last = first + static_cast<std::ptrdiff_t>(bytes);
+    return std::all_of(memory_.begin(), first, is_rim) &&
+           std::all_of(last, memory_.end(), is_rim) &&
+           (bytes == 0 || std::memcmp(data(), content.data(), bytes) == 0);
   }
 
  private:
