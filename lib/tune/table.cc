@@ -58,8 +58,8 @@ constexpr Row broadcast_rows[] = {
     {true, any_bytes, 2, "twoshot", Protocol::direct},
     {true, 1 << 10, any_ranks, "binomial", Protocol::line},
     {true, 16 << 10, any_ranks, "binomial", Protocol::simple},
-    // Each rank passes its part on at once. 4 and 8 ranks on 2 cores of a Zen 4, us, binomial and
-    // twoshot: 64 KiB 29 and 27, 82 and 42; 256 KiB 130 and 71, 357 and 134.
+    // Each rank passes its part on at once. 4 and 8 ranks on 2 cores of a Zen 4, 64 KiB, us,
+    // binomial and twoshot: 24 and 18, 55 and 27 (bench/results/compare.jsonl).
     {true, 512 << 10, 16, "twoshot", Protocol::simple},
     {true, 256 << 10, any_ranks, "binomial", Protocol::simple},
     // A star has the root write to all, where memory is not lent. 8 ranks, memory from malloc, 2
