@@ -3,6 +3,7 @@ program: run_test.py PATH_OF_GYRE [unittest arguments]."""
 import collections
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -378,6 +379,33 @@ class Signals(unittest.TestCase):
         job.send_signal(signal.SIGHUP)
         job.communicate(timeout=PATIENCE_S)
         self.assertEqual(job.returncode, 0)
+
+
+class Processes(unittest.TestCase):
+    def test_ranks_share_the_session_lead_groups_and_have_no_terminal(self):
+        """Linux's autogroup shares processors between sessions, and a yield stays within one."""
+        source = """
+import os
+try:
+    os.open("/dev/tty", os.O_RDWR)
+    terminal = "a terminal"
+except OSError:
+    terminal = "none"
+print(os.getsid(0), os.getpgid(0) - os.getpid(), terminal)
+"""
+        launcher, terminal = pty.fork()
+        if launcher == 0:
+            os.execve(GYRE, [GYRE, "run", "-n", "2", *python(source)], clean_environment())
+        said = b""
+        try:
+            while part := os.read(terminal, 4096):
+                said += part
+        except OSError:
+            pass  # the last one has closed the other end
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(launcher, 0)[1]), 0)
+        self.assertEqual(sorted(said.decode().splitlines()),
+                         [f"[{rank}] {launcher} 0 none" for rank in (0, 1)])
 
 
 class Environment(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ Result<Pipe> make_pipe() {
 
 // The calls between fork and exec, in order; the pipe to the launcher carries place and errno.
 constexpr const char* start_calls[] = {
-    "setsid", "prctl", "dup2", "sched_setaffinity", "fcntl", "launcher is gone", "execvp"};
+    "setpgid", "prctl", "dup2", "sched_setaffinity", "fcntl", "launcher is gone", "execvp"};
 struct StartFailure {
   int call;
   int error_number;
@@ -36,10 +37,21 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
+// Keys and the end of a terminal are the launcher's affair. A session of its own would keep a rank
+// from them, too. But Linux's autogroup shares processors between sessions: sched_yield() of a rank
+// that waits would then not hand its processor to the ranks that it waits for (docs/decisions/52).
+void leave_terminal() {
+  const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0) return;  // there is none
+  ::ioctl(terminal, TIOCNOTTY);
+  ::close(terminal);
+}
+
 // In the new process. Returns the place in start_calls of what failed, with errno set.
 int become_rank(const RankStart& start, pid_t launcher, int out, int err, char** arguments,
                 char** variables) {
-  if (::setsid() < 0) return 0;
+  leave_terminal();
+  if (::setpgid(0, 0) < 0) return 0;
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return 1;
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0 || ::dup2(out, STDOUT_FILENO) < 0 ||
