@@ -1,6 +1,7 @@
 #include "lib/comm/host_backend.h"
 
 #include "lib/base/log.h"
+#include "lib/base/units.h"
 #include "lib/comm/communicator_state.h"
 #include "lib/comm/device_services.h"
 #include "lib/comm/host_machine.h"
@@ -27,11 +28,12 @@ namespace {
 // and the flags of a message cost under 1 % of moving it (bench/results).
 constexpr transport::FifoShape default_shape = {
     .slot_count = 4, .line_count = 128, .slot_bytes = 128 << 10};
-// Of few ranks that share memory and have a processor each. What goes one way then passes through 2
-// MiB before it is written over, so that these lines have left the reader's second-level cache
-// (docs/decisions/48). More ranks have more links, and more ranks than processors share the caches.
+// Of few ranks that share memory. What goes one way passes through 2 MiB for each processor before
+// it is written over, so that these lines have left the reader's second-level cache
+// (docs/decisions/48). More ranks have more links, and more of them on a processor share its cache.
 constexpr std::uint64_t long_link_bytes = 2 << 20;
 constexpr int max_ranks_of_long_links = 8;
+constexpr std::uint64_t max_sharers_of_long_links = 2;
 // Of sockets alone: what leaves from lent memory is not copied to a slot. With messages of 512 KiB
 // calls of 512 KiB and more took 0.75 to 0.89 times as long as with 128
 // (bench/results/settings.jsonl).
@@ -213,10 +215,12 @@ void HostBackend::settle_shape() {
     shape.slot_bytes = ucx_slot_bytes;
   }
   const bool maps_all = tuning_.maps_all();
-  const bool is_crowded = maps_all && !all_have_processors();
-  const bool is_long = maps_all && !is_crowded && state_.size <= max_ranks_of_long_links;
+  const std::uint64_t sharers = ranks_per_processor();
+  const bool is_crowded = maps_all && sharers > 1;
+  const bool is_long =
+      maps_all && sharers <= max_sharers_of_long_links && state_.size <= max_ranks_of_long_links;
   while (is_long && shape.slot_count < transport::max_pooled_slots &&
-         shape.slot_count * shape.slot_bytes < long_link_bytes)
+         shape.slot_count * shape.slot_bytes < long_link_bytes / sharers)
     shape.slot_count *= 2;
   tuning_.slot_bytes = shape.slot_bytes;
   tuning_.line_count = shape.line_count;
@@ -228,12 +232,13 @@ void HostBackend::settle_shape() {
   links_->use_copies(may_copy_);
 }
 
-// Whether each rank of one host has a processor of its own.
-bool HostBackend::all_have_processors() const {
+// Of ranks of one host: how many share a processor at most, if they spread evenly.
+std::uint64_t HostBackend::ranks_per_processor() const {
   std::vector<std::string_view> masks;
   for (const control::MessageBytes& note : state_.membership->roster().notes)
     masks.push_back(read_join_info(note).processors);
-  return state_.size <= count_processors(masks);
+  return divide_up(static_cast<std::uint64_t>(state_.size),
+                   static_cast<std::uint64_t>(std::max(count_processors(masks), 1)));
 }
 
 HostExchange* HostBackend::host_exchange() {

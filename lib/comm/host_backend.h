@@ -108,7 +108,7 @@ class HostBackend final : public Backend {
   HostBackend(CommunicatorState& state, const Services& services, tune::Allowed allowed);
   transport::FifoShape fifo_shape() const;
   void settle_shape();
-  bool all_have_processors() const;
+  std::uint64_t ranks_per_processor() const;
   Result<topology::Locality> own_locality() const;
   void log_candidates() const;
   void end_loan();

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 GYRE, PROGRAM = "", ""
-PARAMETERS, UNITS = 2 << 20, 64
+PARAMETERS, UNITS = 8 << 20, 64
 TOLERANCE = 0.05
 # What the ranks' four communicators, their stacks and tables take, beyond all shares.
 LINKS_BYTES = 600 << 10
