@@ -1,5 +1,5 @@
-// Starts one rank as a process. Each rank leads its own process group, so that a signal to the group
-// also reaches the processes that the rank started. It has no terminal.
+// Starts one rank as a process. Each rank leads its own process group, so that a signal to the
+// group also reaches the processes that the rank started. It has no terminal.
 #pragma once
 
 #include "lib/base/owned.h"
