@@ -8,6 +8,7 @@
 #include <charconv>
 #include <climits>
 #include <ctime>
+#include <fstream>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -118,6 +119,16 @@ std::string processor_mask() {
   }
   mask.erase(mask.find_last_not_of('0') / 16 * 16 + 16);
   return mask;
+}
+
+std::string yield_group() {
+  const auto first_word = [](const char* path) {
+    std::string word;
+    std::ifstream(path) >> word;
+    return word;
+  };
+  if (first_word("/proc/sys/kernel/sched_autogroup_enabled") != "1") return {};
+  return first_word("/proc/self/autogroup");  // "/autogroup-123 nice 0"
 }
 
 int count_processors(const std::vector<std::string_view>& masks) {

@@ -83,6 +83,10 @@ struct WaitPolicy {
 WaitPolicy wait_policy(int ranks_on_this_host, int their_processors, std::int64_t spin_setting);
 // The processors that this thread may run on, one bit each, as hexadecimal words.
 std::string processor_mask();
+// With whom this process takes turns at a yield: equal where it hands the processor on. Linux's
+// autogroup shares processors between sessions first, so that a yield stays within one. Empty: with
+// all.
+std::string yield_group();
 // How many processors the masks name together. What is no mask counts for nothing.
 int count_processors(const std::vector<std::string_view>& masks);
 

@@ -151,7 +151,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=11 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
+      "version=12 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
       "cma={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.tcp_checksum, settings.cma,
@@ -163,7 +163,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
     if (!said.empty()) announcement += (announcement.empty() ? "" : ";") + said;
   }
   return encode(JoinInfo{common, device, processor_mask(), topology::encode(place), announcement,
-                         machine, wires_text(transports_)});
+                         machine, wires_text(transports_), yield_group()});
 }
 
 Result<topology::Locality> HostBackend::own_locality() const {
@@ -228,7 +228,12 @@ void HostBackend::settle_shape() {
     shape.slot_bytes = tuning_.lent_bytes = socket_slot_bytes;
   links_->use_shape(shape, is_long);
   const std::string& cma = state_.options.settings.cma;
-  may_copy_ = cma == "1" || (cma == "auto" && is_crowded);
+  const bool waits_apart = is_crowded && !yields_reach_all();
+  if (waits_apart && state_.rank == 0)
+    log_info(Subsystem::init,
+             "the ranks outnumber the processors, and do not share one session: one that waits "
+             "cannot hand its processor to another one");
+  may_copy_ = cma == "1" || (cma == "auto" && waits_apart);
   links_->use_copies(may_copy_);
 }
 
@@ -239,6 +244,15 @@ std::uint64_t HostBackend::ranks_per_processor() const {
     masks.push_back(read_join_info(note).processors);
   return divide_up(static_cast<std::uint64_t>(state_.size),
                    static_cast<std::uint64_t>(std::max(count_processors(masks), 1)));
+}
+
+// Whether a rank that waits can hand its processor to each other one.
+bool HostBackend::yields_reach_all() const {
+  const std::vector<control::MessageBytes>& notes = state_.membership->roster().notes;
+  const std::string_view first = read_join_info(notes.front()).yields;
+  return std::ranges::all_of(notes, [&](const control::MessageBytes& note) {
+    return read_join_info(note).yields == first;
+  });
 }
 
 HostExchange* HostBackend::host_exchange() {

@@ -109,6 +109,7 @@ class HostBackend final : public Backend {
   transport::FifoShape fifo_shape() const;
   void settle_shape();
   std::uint64_t ranks_per_processor() const;
+  bool yields_reach_all() const;
   Result<topology::Locality> own_locality() const;
   void log_candidates() const;
   void end_loan();

@@ -5,15 +5,15 @@
 namespace gyre::comm {
 namespace {
 
-// The last six count: a setting may have one, the other parts have none.
+// The last seven count: a setting may have one, the other parts have none.
 constexpr char mark = '|';
 
 }  // namespace
 
 control::MessageBytes encode(const JoinInfo& note) {
   control::MessageBytes message(note.settings.begin(), note.settings.end());
-  for (const std::string_view part :
-       {note.device, note.processors, note.locality, note.announcement, note.machine, note.wires}) {
+  for (const std::string_view part : {note.device, note.processors, note.locality,
+                                      note.announcement, note.machine, note.wires, note.yields}) {
     message.push_back(static_cast<std::uint8_t>(mark));
     message.insert(message.end(), part.begin(), part.end());
   }
@@ -29,6 +29,7 @@ JoinInfo read_join_info(const control::MessageBytes& message) {
     return part;
   };
   JoinInfo note;
+  note.yields = take_last();
   note.wires = take_last();
   note.machine = take_last();
   note.announcement = take_last();

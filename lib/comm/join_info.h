@@ -1,8 +1,8 @@
 // JoinInfo: a rank's message to all others when it joins: the settings that all ranks must share,
 // the device whose memory it works on, and the processors that it may use. It says where in its
-// host those are, too, what its transports announce, and how wide its wires are. It travels in the
-// roster. A peer's bytes are never trusted: settings are compared whole, and an invalid processor
-// mask, locality or note of a machine is ignored.
+// host those are, too, what its transports announce, how wide its wires are, and with whom it takes
+// turns. It travels in the roster. A peer's bytes are never trusted: settings are compared whole,
+// and an invalid processor mask, locality or note of a machine is ignored.
 #pragma once
 
 #include "lib/control/control.h"
@@ -19,6 +19,7 @@ struct JoinInfo {
   std::string_view announcement = {};  // see transport::Transport
   std::string_view machine = {};       // see MachineNote; empty: it knows nothing of its host
   std::string_view wires = {};         // see wires_text
+  std::string_view yields = {};        // see yield_group
 };
 
 control::MessageBytes encode(const JoinInfo& note);

@@ -1,12 +1,19 @@
 // Scatters whose blocks the ranks copy from the root's memory. The test process has one thread when
 // it forks.
+#include "lib/base/wait.h"
 #include "tests/support/base/denied_call.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sched.h>
 #include <string>
+#include <string_view>
 #include <sys/syscall.h>
+#include <unistd.h>
 #include <vector>
 
 namespace copied_memory_test {
@@ -37,6 +44,41 @@ void scatter(RankBoard& board, gyreComm_t comm, int rank, int root, std::size_t 
                             std::to_string(i) + " of " + std::to_string(count));
 }
 
+// Shared by the ranks that are made while it is there.
+class RanksLog {
+ public:
+  RanksLog()
+      : path_(std::filesystem::temp_directory_path() /
+              ("gyre-copied-" + std::to_string(getpid()))) {
+    ::setenv("GYRE_DEBUG", "INFO", 1);
+    ::setenv("GYRE_DEBUG_SUBSYS", "INIT,SHM", 1);
+    ::setenv("GYRE_DEBUG_FILE", path_.c_str(), 1);
+  }
+  ~RanksLog() {
+    std::filesystem::remove(path_);
+    for (const char* name : {"GYRE_DEBUG", "GYRE_DEBUG_SUBSYS", "GYRE_DEBUG_FILE"})
+      ::unsetenv(name);
+  }
+  bool says(std::string_view words) const {
+    std::ifstream file(path_);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return text.find(words) != text.npos;
+  }
+
+ private:
+  const std::string path_;
+};
+
+bool bind_to_one_processor() {
+  cpu_set_t own, one;
+  if (sched_getaffinity(0, sizeof own, &own) != 0) return false;
+  int first = 0;
+  while (!CPU_ISSET(first, &own)) ++first;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  return sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
 }  // namespace
 
 TEST_CASE("blocks of a scatter are the root's, copied or not", "[copied]") {
@@ -56,6 +98,25 @@ TEST_CASE("blocks of a scatter are the root's, copied or not", "[copied]") {
     board.expect(gyreCommDestroy(comm));
   });
   CHECK(ends == std::vector<int>(ranks, 0));
+}
+
+// The log tells of ranks that would copy, and may not.
+TEST_CASE("ranks that outnumber processors copy unless a yield hands theirs on", "[copied]") {
+  const bool has_own_session = GENERATE(false, true);
+  CAPTURE(has_own_session);
+  const RanksLog log;
+  const auto ends = run_forked(ranks, [has_own_session](RankBoard& board, int rank) {
+    if (!bind_to_one_processor()) board.complain("it is not bound");
+    if (has_own_session && setsid() < 0) board.complain("it has no session of its own");
+    if (rank > 0) (void)deny_call(SYS_process_vm_readv);
+    const gyreComm_t comm = meet(board, rank, ranks);
+    scatter(board, comm, rank, 0, 32 << 10, 0);
+    board.expect(gyreCommDestroy(comm));
+  });
+  CHECK(ends == std::vector<int>(ranks, 0));
+  const bool stays_apart = has_own_session && !gyre::yield_group().empty();
+  CHECK(log.says("do not share one session") == stays_apart);
+  CHECK(log.says("copies nothing from the memory of rank 0") == stays_apart);
 }
 
 TEST_CASE("ranks that differ in GYRE_CMA are told so", "[copied]") {

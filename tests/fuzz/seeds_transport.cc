@@ -277,7 +277,7 @@ void add_notes(Seeds& seeds) {
   const auto note = [](std::string_view settings, std::string_view mask) {
     return comm::encode(comm::JoinInfo{settings, "GPU-00 124 8 16 0000:1B:00.0", mask, "0,0,8,-",
                                        "rdma=roce4,roce6", "0123456789abcdef0123456789abcdef+",
-                                       "rdma=50000,tcp=1250"});
+                                       "rdma=50000,tcp=1250", "/autogroup-7"});
   };
   const std::string_view settings = "version=1 transports=self,shm,tcp";
   const auto add = [&](const char* name, std::initializer_list<control::MessageBytes> notes) {
