@@ -151,7 +151,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=12 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
+      "version=13 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
       "cma={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.tcp_checksum, settings.cma,
