@@ -235,8 +235,9 @@ CASES = {
                     bad={VICTIM: ("loss=0.01", "twice=0.02", "late=0.02")}),
     "lossy": peace("a cable loses every tenth frame", bad={VICTIM: ("loss=0.1",)},
                    counts=SMALL, settings=patient(10)),
+    # Half of the answers are lost, and each time the kernel doubles its pause.
     "very-lossy": peace("a cable loses 30 % of the frames", by=("tcp",), bad={1: ("loss=0.3",)},
-                        hosts=2, counts=SMALL, settings=patient(20)),
+                        hosts=2, counts=SMALL, settings=patient(60, 100)),
     # UCX leaves each lost frame to the kernel, which doubles its pauses: no deadline is sure.
     "very-lossy-ucx": Case("a cable loses 30 % of the frames", EITHER, by=("ucx",), seconds=0,
                            bad={1: ("loss=0.3",)}, hosts=2, counts=SMALL, limit_s=jobs.BEGIN_S,
