@@ -151,7 +151,7 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=13 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
+      "version=14 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
       "cma={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.tcp_checksum, settings.cma,
@@ -179,7 +179,7 @@ Result<bool> HostBackend::settle() {
   const control::Roster& roster = state_.membership->roster();
   const trust::Token& own_host = state_.self.host;
   links_ = std::make_unique<Links>(state_.rank, *state_.membership, transports_, regions_.probe());
-  exchange_ = std::make_unique<HostExchange>(*links_, state_.size);
+  exchange_ = std::make_unique<HostExchange>(*links_, regions_, state_.size);
   layout_ = RankLayout(roster);
   plans_.follow(layout_);
   if (state_.rank == 0) log_info(Subsystem::graph, "{}", layout_.text());

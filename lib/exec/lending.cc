@@ -7,14 +7,6 @@ namespace {
 // Less is in slots sooner than the kernel has looked the memory up.
 constexpr std::uint64_t min_copied_bytes = 16 << 10;
 
-std::uint32_t reach_of(const SendPort& port) {
-  return port.peer_memory != nullptr ? transport::reach_by_mapping : 0;
-}
-std::uint32_t reach_of(const ReceivePort& port) {
-  const bool maps = port.peer_memory != nullptr && port.peer_memory->maps();
-  return (maps ? transport::reach_by_mapping : 0) | (port.copies ? transport::reach_by_copying : 0);
-}
-
 void drop_holds(const BoundPlan& bound) {
   for (SendPort* port : bound.send_ports) {
     port->input_hold.reset();
@@ -156,12 +148,10 @@ bool Launch::stays_within(const LaneRun& run, std::uint64_t bytes, bool in_input
 bool Launch::pulls_from_us(SendPort& port, std::uint64_t bytes) const {
   if (!lends_ || call_->pre_scalar != nullptr) return false;
   if (port.same_address_space) return true;
-  const transport::Grant& grant = port.slots.view().control->receiver_grant;
-  if (port.peers_reach == 0 && grant.sequence.load(std::memory_order_acquire) != 0)
-    port.peers_reach = grant.read().reach;
+  const std::uint32_t reach = told_reach(port);
   if (call_->input_place.region == transport::region_copied)
-    return (port.peers_reach & transport::reach_by_copying) != 0 && bytes >= min_copied_bytes;
-  return (port.peers_reach & transport::reach_by_mapping) != 0 &&
+    return (reach & transport::reach_by_copying) != 0 && bytes >= min_copied_bytes;
+  return (reach & transport::reach_by_mapping) != 0 &&
          call_->input_place.region != transport::region_staged;
 }
 

@@ -45,6 +45,22 @@ struct ReceivePort {
   transport::LineReader lines;
 };
 
+// How an end reaches the other one's memory, to tell it.
+inline std::uint32_t reach_of(const SendPort& port) {
+  return port.peer_memory != nullptr ? transport::reach_by_mapping : 0;
+}
+inline std::uint32_t reach_of(const ReceivePort& port) {
+  const bool maps = port.peer_memory != nullptr && port.peer_memory->maps();
+  return (maps ? transport::reach_by_mapping : 0) | (port.copies ? transport::reach_by_copying : 0);
+}
+// How the receiver has told that it reaches ours; 0 until it has.
+inline std::uint32_t told_reach(SendPort& port) {
+  const transport::Grant& grant = port.slots.view().control->receiver_grant;
+  if (port.peers_reach == 0 && grant.sequence.load(std::memory_order_acquire) != 0)
+    port.peers_reach = grant.read().reach;
+  return port.peers_reach;
+}
+
 // Of one link, whose connections are ready and have carried nothing of this end. Slots change hands
 // where both ends see both fifos. A rank has but one fifo with itself. `spreads`: see SlotPool.
 inline void begin_to_send(SendPort& send, ReceivePort& receive, bool spreads) {

@@ -183,7 +183,7 @@ Status Links::connect(PendingConnection& opening, const control::MessageBytes& m
   port->channel = opening.key.second;
   port->same_address_space = back.same_address_space = connection->same_address_space();
   if (!port->same_address_space && transport.reach(identity_of(peer)).maps_slots)
-    reach_memory(*port, back, memory_of(peer, said->probe));
+    reach_memory(*port, back, memory_of(opening.key, said->probe));
   port->carrier = connection->carrier();
   port->shares_memory = !connection->needs_progress();
   port->connection = std::move(connection);
@@ -203,10 +203,10 @@ void Links::reach_memory(exec::SendPort& send, exec::ReceivePort& receive,
 }
 
 // Whether this process reaches the peer's memory is found out once for each process.
-transport::PeerMemory* Links::memory_of(int peer, const transport::Probe& probe) {
+transport::PeerMemory* Links::memory_of(const Key& key, const transport::Probe& probe) {
   const std::uint32_t process =
-      membership_.roster().process_of_rank[static_cast<std::size_t>(peer)];
-  auto& memory = peer_memories_[process];
+      membership_.roster().process_of_rank[static_cast<std::size_t>(key.first)];
+  auto& memory = (key.second == pair_channel ? pair_memories_ : peer_memories_)[process];
   if (memory == nullptr) memory = transport::PeerMemory::open(probe);
   return memory.get();
 }
@@ -239,7 +239,16 @@ Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
   open = open && send.connection->ready();
   if (!open) return {};
   exec::begin_to_send(send, receive, spreads_);
+  if (opening.key.second == pair_channel && receive.shares_memory) tell_reach(receive);
   return {};
+}
+
+// Collectives tell it in each of their grants; here it is all that a grant says.
+void Links::tell_reach(const exec::ReceivePort& receive) {
+  transport::Grant& grant = receive.connection->fifo().control->receiver_grant;
+  grant.loan = {.reach = reach_of(receive)};
+  // Pairs with the acquire in told_reach.
+  grant.sequence.store(1, std::memory_order_release);
 }
 
 exec::SendPort* Links::send_port(const Key& key) {

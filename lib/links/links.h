@@ -109,7 +109,8 @@ class Links {
   };
   Status open_one(const Key& key, std::optional<control::MessageBytes> message);
   Status connect(PendingConnection& opening, const control::MessageBytes& message);
-  transport::PeerMemory* memory_of(int peer, const transport::Probe& probe);
+  transport::PeerMemory* memory_of(const Key& key, const transport::Probe& probe);
+  static void tell_reach(const exec::ReceivePort& receive);
   void reach_memory(exec::SendPort& send, exec::ReceivePort& receive,
                     transport::PeerMemory* memory) const;
   exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to
@@ -123,7 +124,9 @@ class Links {
   bool spreads_ = false;
   bool copies_ = false;
   const transport::Probe probe_;  // by which peers try to map this process's regions
-  std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>> peer_memories_;  // by process
+  // By process: of collectives, which keep to what one call uses, and of sends and receives.
+  using PeerMemories = std::map<std::uint32_t, std::unique_ptr<transport::PeerMemory>>;
+  PeerMemories peer_memories_, pair_memories_;
   std::map<Key, std::unique_ptr<exec::SendPort>> send_ports_;
   std::map<Key, std::unique_ptr<exec::ReceivePort>> receive_ports_;
   std::vector<PendingConnection> opening_;

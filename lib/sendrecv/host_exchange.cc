@@ -40,7 +40,7 @@ void HostExchange::note_near(int peer) {
 
 void HostExchange::begin_send(const PendingTransfer& send) {
   const int peer = send.transfer->peer;
-  Outbox& outbox = outboxes_[peer];
+  Outbox& outbox = outboxes_.try_emplace(peer, regions_).first->second;
   if (outbox.is_empty()) sending_.push_back(peer);
   outbox.add(send);
 }
@@ -66,7 +66,7 @@ void HostExchange::end(Batch& batch, const Status& why) {
     failed_ = Status(why).while_doing("sends and receives of this communicator were given up");
   receives_.forget(batch);
   for (auto& [peer, outbox] : outboxes_)
-    if (outbox.forget(batch)) links_.pair(peer).send->carrier->cut_off();
+    if (outbox.forget(batch)) Outbox::recall(*links_.pair(peer).send);
 }
 
 Mailbox& HostExchange::mailbox(int peer) {
@@ -78,9 +78,9 @@ Status HostExchange::advance_sends(bool& moved) {
   for (const int peer : sending_) {
     if (!links_.pair_is_open(peer)) continue;
     GYRE_TRY(links_.check_pair(peer));
-    GYRE_TRY(outboxes_[peer].advance(*links_.pair(peer).send, moved));
+    GYRE_TRY(outboxes_.at(peer).advance(*links_.pair(peer).send, moved));
   }
-  std::erase_if(sending_, [this](int peer) { return outboxes_[peer].is_empty(); });
+  std::erase_if(sending_, [this](int peer) { return outboxes_.at(peer).is_empty(); });
   return {};
 }
 
@@ -152,10 +152,10 @@ bool HostExchange::arm(WaitSet& set) {
   for (const int peer : sending_) {
     if (!links_.pair_is_open(peer) || !links_.check_pair(peer).ok()) continue;
     exec::SendPort& port = *links_.pair(peer).send;
-    const bool is_shipped = outboxes_[peer].is_shipped();
+    const bool is_shipped = outboxes_.at(peer).is_shipped();
     if (is_shipped && port.connection->flushed()) continue;
     port.connection->arm(set);
-    asleep &= is_shipped || !outboxes_[peer].has_room(port);
+    asleep &= is_shipped || !outboxes_.at(peer).has_room(port);
   }
   find_awaited();
   for (const int peer : awaited_) {

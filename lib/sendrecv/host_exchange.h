@@ -19,8 +19,9 @@ namespace gyre::comm {
 
 class HostExchange final : public Exchange {
  public:
-  // Outlives it. Of `size` ranks.
-  HostExchange(Links& links, int size) : links_(links), size_(size) {}
+  // Of `size` ranks; `regions` are this process's. What it is given outlives it.
+  HostExchange(Links& links, const transport::RegionTable& regions, int size)
+      : links_(links), regions_(regions), size_(size) {}
 
   Status begin(Batch& batch) override;
   Status advance(bool& moved) override;
@@ -79,6 +80,7 @@ class HostExchange final : public Exchange {
   Mailbox& mailbox(int peer);
 
   Links& links_;
+  const transport::RegionTable& regions_;
   const int size_;
   std::map<int, Outbox> outboxes_;  // by peer, from the first send on
   std::vector<int> sending_;        // peers with something in their outbox

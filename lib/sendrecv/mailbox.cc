@@ -134,18 +134,57 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
   return end(*std::exchange(arriving_, std::nullopt));
 }
 
+// The whole payload of a message whose head was in a line. Its sender may fail meanwhile, and have
+// other values there since, as in Launch::was_lent.
+Status Mailbox::take_lent() {
+  if (!arriving_ || arriving_->here > 0) return malformed();
+  Message& message = *arriving_;
+  const transport::Grant& grant = port_.slots.view().control->sender_grant;
+  const std::uint64_t sequence = port_.slots.head() + 1;
+  // Pairs with the release in Outbox::lend.
+  const bool is_lent = grant.sequence.load(std::memory_order_acquire) == sequence;
+  const transport::Loan loan = grant.read();
+  if (is_lent) GYRE_TRY(copy_lent(message, loan, sequence));
+  // Pairs with the one in Outbox::recall.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!is_lent || grant.sequence.load(std::memory_order_relaxed) != sequence)
+    return Status(Code::RemoteError, fmt::format("rank {} gave a message up before all of it was "
+                                                 "copied",
+                                                 peer_))
+        .blame({peer_});
+  message.here = message.head.bytes;
+  port_.slots.release();
+  return end(*std::exchange(arriving_, std::nullopt));
+}
+
+Status Mailbox::copy_lent(Message& message, const transport::Loan& loan, std::uint64_t sequence) {
+  const bool is_region = loan.region > transport::region_copied;
+  if (loan.bytes != message.head.bytes || !is_region || port_.peer_memory == nullptr)
+    return malformed();
+  GYRE_ASSIGN(const std::byte* const from, port_.peer_memory->at(loan, sequence));
+  if (from == nullptr) return malformed();
+  std::byte* const place = place_for(message, loan.bytes);
+  message.pace->time(loan.bytes,
+                     [&] { kernels::copy_move(from, place, loan.bytes, message.streamed); });
+  return {};
+}
+
 // Whether the slot that comes so much later is one of ours.
-bool Mailbox::is_ours(const transport::SlotHeader& note, std::uint64_t later) const {
+bool Mailbox::is_ours(const transport::SlotHeader& note, std::uint64_t later,
+                      transport::DeliveryMode delivery) const {
   return note.flag == transport::message_flag(port_.slots.head() + later + 1, transfer_signature) &&
-         note.delivery == transport::DeliveryMode::staged &&
-         transport::note_fits(note, port_.slots.view().shape);
+         note.delivery == delivery && transport::note_fits(note, port_.slots.view().shape);
 }
 
 Status Mailbox::take_slots(bool& moved) {
   while (receives_.await(peer_) && port_.slots.has_message()) {
     const transport::SlotHeader note = port_.slots.note();
-    if (!is_ours(note, 0)) return malformed();
-    GYRE_TRY(take_slot(note));
+    if (is_ours(note, 0, transport::DeliveryMode::pull))
+      GYRE_TRY(take_lent());
+    else if (is_ours(note, 0))
+      GYRE_TRY(take_slot(note));
+    else
+      return malformed();
     moved = true;
     if (!arriving_ && port_.shares_memory) return {};  // a line has the next head
   }

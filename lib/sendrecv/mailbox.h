@@ -53,7 +53,10 @@ class Mailbox {
   Status take_lines(bool& moved);
   Status take_slots(bool& moved);
   Status take_slot(const transport::SlotHeader& note);
-  bool is_ours(const transport::SlotHeader& note, std::uint64_t later) const;
+  Status take_lent();
+  Status copy_lent(Message& message, const transport::Loan& loan, std::uint64_t sequence);
+  bool is_ours(const transport::SlotHeader& note, std::uint64_t later,
+               transport::DeliveryMode delivery = transport::DeliveryMode::staged) const;
   static bool is_for(const TransferHead& head, const Transfer& receive);
   Taken take_payload_now(const Transfer& receive);
   Taken take_slot_now(const Transfer& receive);

@@ -4,6 +4,7 @@
 #include "lib/sendrecv/inline_message.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,7 @@ constexpr std::uint64_t min_held_bytes = 64 << 10;
 }  // namespace
 
 bool Outbox::has_room(exec::SendPort& port) const {
+  if (lent_until_) return port.slots.released(*lent_until_);
   const bool begins = !open_.empty() && !is_begun_;
   return port.shares_memory && begins
              ? port.lines.has_credit(message_lines(open_.front().transfer->bytes))
@@ -26,9 +28,11 @@ void Outbox::ship(exec::SendPort& port, bool& moved) {
   while (!open_.empty() && (open_.front().transfer->is_shipped || has_room(port))) {
     if (open_.front().transfer->is_shipped)
       sent_ = open_.front().transfer->bytes;
+    else if (lent_until_)
+      end_loan(port);
     else if (port.shares_memory && !is_begun_)
       ship_lines(port);
-    else
+    else if (!lend(port))
       ship_slot(port);
     moved = true;
     if (sent_ == open_.front().transfer->bytes) settle_first(port);
@@ -60,6 +64,45 @@ void Outbox::ship_slot(exec::SendPort& port) {
   sent_ += part;
   port.slots.commit(static_cast<std::uint32_t>(used + part),
                     transport::message_flag(port.slots.tail() + 1, transfer_signature), delivery);
+}
+
+// Nothing, if the message fits the link, or lies where the peer maps nothing: a send that fits ends
+// before its receive begins. Ranks of one process could read it, too, but a call that fails would
+// have to wait for them before its caller frees the memory.
+transport::Loan Outbox::loan_to(exec::SendPort& port) const {
+  const Transfer& transfer = *open_.front().transfer;
+  const transport::FifoShape& shape = port.slots.view().shape;
+  if (!port.shares_memory || transfer.bytes <= shape.slot_count * shape.slot_bytes ||
+      (told_reach(port) & transport::reach_by_mapping) == 0)
+    return {};
+  const transport::RegionPlace place = regions_.find(transfer.input, transfer.bytes);
+  return {.region = place.region,
+          .offset = place.offset,
+          .bytes = transfer.bytes,
+          .signature = transfer_signature,
+          .descriptor = place.descriptor};
+}
+
+// In place of slots, one that is empty says that the message is lent. See Mailbox::take_lent.
+bool Outbox::lend(exec::SendPort& port) {
+  if (sent_ > 0) return false;
+  const transport::Loan loan = loan_to(port);
+  if (loan.region == transport::region_staged) return false;
+  transport::Grant& grant = port.slots.view().control->sender_grant;
+  grant.loan = loan;
+  const std::uint64_t sequence = port.slots.tail() + 1;
+  // Pairs with the acquire in Mailbox::take_lent.
+  grant.sequence.store(sequence, std::memory_order_release);
+  port.slots.commit(0, transport::message_flag(sequence, transfer_signature),
+                    transport::DeliveryMode::pull);
+  lent_until_ = sequence;
+  return true;
+}
+
+void Outbox::end_loan(exec::SendPort& port) {
+  port.slots.view().control->sender_grant.sequence.store(0, std::memory_order_relaxed);
+  sent_ = open_.front().transfer->bytes;
+  lent_until_.reset();
 }
 
 void Outbox::settle_first(const exec::SendPort& port) {
@@ -101,13 +144,22 @@ Status Outbox::advance(exec::SendPort& port, bool& moved) {
 }
 
 bool Outbox::forget(const Batch& batch) {
-  bool lends = !open_.empty() && open_.front().batch == &batch && held_ != nullptr;
+  const bool ends_first = !open_.empty() && open_.front().batch == &batch;
+  bool lends = ends_first && (held_ != nullptr || lent_until_);
   for (const TransferInFlight& one : leaving_)
     lends = lends || (one.batch == &batch && one.held != nullptr);
-  if (!open_.empty() && open_.front().batch == &batch) held_.reset();
+  if (ends_first) held_.reset(), lent_until_.reset();
   std::erase_if(open_, [&](const PendingTransfer& one) { return one.batch == &batch; });
   std::erase_if(leaving_, [&](const TransferInFlight& one) { return one.batch == &batch; });
   return lends;
+}
+
+// A peer that copies finds afterwards that it has copied nothing.
+void Outbox::recall(exec::SendPort& port) {
+  if (port.carrier != nullptr) return port.carrier->cut_off();
+  port.slots.view().control->sender_grant.sequence.store(0, std::memory_order_relaxed);
+  // Pairs with the one in Mailbox::take_lent: the caller writes there again.
+  std::atomic_thread_fence(std::memory_order_release);
 }
 
 }  // namespace gyre::comm

@@ -268,10 +268,12 @@ class SlotWriter {
     ring_if_sleeping(view_.control->receiver_bell);
   }
   // Everything committed has been released by the receiver.
-  bool drained() {
-    if (head_seen_ == tail_) return true;
+  bool drained() { return released(tail_); }
+  // What was committed until the tail stood there has been.
+  bool released(std::uint64_t tail) {
+    if (tail_ - head_seen_ <= tail_ - tail) return true;
     refresh();
-    return head_seen_ == tail_;
+    return tail_ - head_seen_ <= tail_ - tail;
   }
   // For the slot of a message that this end has read: the one that it gives back. Both as the
   // message's fifo has them.

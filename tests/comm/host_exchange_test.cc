@@ -1,15 +1,17 @@
 // HostExchange by itself, between two processes' control planes: a message is received though the
-// sender's own endpoint never comes.
+// sender's own endpoint never comes; a long one is copied from where it lies, if the peer maps it.
 #include "lib/sendrecv/host_exchange.h"
 
 #include "lib/links/transport_registry.h"
 #include "lib/transport/region.h"
 #include "tests/support/control/meeting.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace host_exchange_test {
 
@@ -59,7 +61,53 @@ struct ExchangingRank {
   transport::RegionTable regions;
   TransportList transports;
   Links links;
-  HostExchange exchange{links, 2};
+  HostExchange exchange{links, regions, 2};
+};
+
+// Two ranks of this host with a link for sends and receives.
+struct Exchanging {
+  static Settings settings() {
+    Settings settings = loopback_settings();
+    settings.transport = "shm";
+    return settings;
+  }
+  Exchanging() { meeting.require_joined(); }
+  ~Exchanging() {
+    for (const auto& member : meeting.members) member->leave();
+  }
+  void begin(const Transfer& send, const Transfer& receive) {
+    sends.begin({&send, 1});
+    receives.begin({&receive, 1});
+    REQUIRE(receiver.exchange.begin(receives).ok());
+    REQUIRE(sender.exchange.begin(sends).ok());
+  }
+  // Both tell each other how they reach the other one's memory when the link opens.
+  void open() {
+    const std::byte sent{7};
+    std::byte received{};
+    const Transfer send{.sends = true, .input = &sent, .bytes = 1, .peer = 0};
+    const Transfer receive{.output = &received, .bytes = 1, .peer = 1};
+    begin(send, receive);
+    bool moved = false;
+    REQUIRE(soon(
+        [&] {
+          REQUIRE(receiver.exchange.advance(moved).ok());
+          REQUIRE(sender.exchange.advance(moved).ok());
+          return receives.is_done() && sends.is_done() && sender.links.all_open() &&
+                 receiver.links.all_open();
+        },
+        5));
+  }
+  exec::SendPort& send_port() { return *sender.links.pair(0).send; }
+  std::uint64_t capacity() {
+    const transport::FifoShape& shape = send_port().slots.view().shape;
+    return shape.slot_count * shape.slot_bytes;
+  }
+
+  Meeting meeting{2, 2, settings()};
+  ExchangingRank receiver{0, *meeting.members[0], *meeting.planes[0], settings()};
+  ExchangingRank sender{1, *meeting.members[1], *meeting.planes[1], settings()};
+  Batch sends, receives;
 };
 
 }  // namespace
@@ -92,6 +140,83 @@ TEST_CASE("a message is received before the sender's own endpoint has come") {
       5));
   CHECK(received == sent);
   for (const auto& member : meeting.members) member->leave();
+}
+
+TEST_CASE("a message that does not fit the link is copied from memory that the peer maps") {
+  Exchanging ranks;
+  ranks.open();
+  const auto [more, is_shared, slots] = GENERATE(table<std::uint64_t, bool, std::uint64_t>(
+      {{0, true, 0}, {1, true, 1}, {1'000'003, true, 1}, {1, false, 0}}));
+  const std::uint64_t bytes = ranks.capacity() + more;
+  CAPTURE(more, is_shared);
+  std::vector<std::byte> own(bytes), received(bytes);
+  std::byte* const input =
+      is_shared ? static_cast<std::byte*>(ranks.sender.regions.allocate(bytes).value())
+                : own.data();
+  for (std::uint64_t i = 0; i < bytes; ++i) input[i] = static_cast<std::byte>(i * 7 + i / 4096);
+  const Transfer send{.sends = true, .input = input, .bytes = bytes, .peer = 0};
+  const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
+  const std::uint64_t before = ranks.send_port().slots.tail();
+  ranks.begin(send, receive);
+  bool moved = false;
+  CHECK(soon(
+      [&] {
+        REQUIRE(ranks.sender.exchange.advance(moved).ok());
+        const bool is_early = ranks.sends.is_done() && !ranks.receives.is_done();
+        CHECK_FALSE((is_early && slots == 1));
+        REQUIRE(ranks.receiver.exchange.advance(moved).ok());
+        return ranks.sends.is_done() && ranks.receives.is_done();
+      },
+      5));
+  CHECK(std::equal(received.begin(), received.end(), input));
+  if (slots != 0) CHECK(ranks.send_port().slots.tail() - before == slots);
+  if (slots == 0) CHECK(ranks.send_port().slots.tail() - before > 1);
+  if (is_shared) CHECK(ranks.sender.regions.release(input).ok());
+}
+
+TEST_CASE("a lent message that its sender gives up is an error of the receiver") {
+  Exchanging ranks;
+  ranks.open();
+  const std::uint64_t bytes = ranks.capacity() + 1;
+  auto* const input = static_cast<std::byte*>(ranks.sender.regions.allocate(bytes).value());
+  std::vector<std::byte> received(bytes);
+  const Transfer send{.sends = true, .input = input, .bytes = bytes, .peer = 0};
+  const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
+  ranks.begin(send, receive);
+  bool moved = false;
+  REQUIRE(ranks.sender.exchange.advance(moved).ok());
+  CHECK_FALSE(ranks.sends.is_done());
+  CHECK(ranks.sender.exchange.blocked(ranks.sends).peer == 0);
+  ranks.sender.exchange.end(ranks.sends, Status(Code::RemoteError, "it does not wait"));
+  const Status told = ranks.receiver.exchange.advance(moved);
+  CHECK(told.code() == Code::RemoteError);
+  CHECK(told.message().find("gave a message up") != std::string::npos);
+  CHECK_FALSE(ranks.receives.is_done());
+}
+
+// What it says in its place may be anything.
+TEST_CASE("a loan that is no memory of the sender's is refused") {
+  Exchanging ranks;
+  ranks.open();
+  const std::uint64_t bytes = ranks.capacity() + 1;
+  auto* const input = static_cast<std::byte*>(ranks.sender.regions.allocate(bytes).value());
+  std::vector<std::byte> received(bytes);
+  const Transfer send{.sends = true, .input = input, .bytes = bytes, .peer = 0};
+  const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
+  ranks.begin(send, receive);
+  bool moved = false;
+  REQUIRE(ranks.sender.exchange.advance(moved).ok());
+  transport::Loan& loan = ranks.send_port().slots.view().control->sender_grant.loan;
+  const int lie = GENERATE(0, 1, 2, 3, 4, 5);
+  CAPTURE(lie);
+  if (lie < 3) loan.region = static_cast<std::uint64_t>(lie);
+  if (lie == 3) ++loan.region;
+  if (lie == 4) loan.offset += 1 << 20;
+  if (lie == 5) --loan.bytes;
+  const Status told = ranks.receiver.exchange.advance(moved);
+  CHECK(told.code() == Code::RemoteError);
+  CHECK(told.message().find("malformed") != std::string::npos);
+  CHECK_FALSE(ranks.receives.is_done());
 }
 
 }  // namespace host_exchange_test

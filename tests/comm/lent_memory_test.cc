@@ -104,4 +104,64 @@ TEST_CASE("memory that was freed is nobody's any more, though others had mapped 
   CHECK(ends == std::vector<int>(ranks, 0));
 }
 
+// Longer than what a link holds. `seed` says who sends, and when.
+namespace {
+
+constexpr std::size_t long_count = 5 << 20;  // of bytes
+
+void fill(float* buffer, std::size_t bytes, unsigned seed) {
+  auto* const values = reinterpret_cast<unsigned char*>(buffer);
+  for (std::size_t i = 0; i < bytes; ++i)
+    values[i] = static_cast<unsigned char>(i * 13 + i / 4096 + seed);
+}
+
+void expect_filled(RankBoard& board, const void* buffer, std::size_t bytes, unsigned seed) {
+  const auto* const values = static_cast<const unsigned char*>(buffer);
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (values[i] != static_cast<unsigned char>(i * 13 + i / 4096 + seed))
+      return board.complain("a wrong byte at " + std::to_string(i));
+}
+
+}  // namespace
+
+TEST_CASE("long sends of lent memory arrive in any order, and may be written at once", "[lent]") {
+  const auto ends = run_forked(2, [](RankBoard& board, int rank) {
+    const gyreComm_t comm = meet(board, rank, 2);
+    float* const sent = allocate(board, long_count);
+    float* const received = allocate(board, long_count);
+    for (unsigned round = 0; round < 8; ++round) {
+      const auto own = static_cast<unsigned>(rank) * 101 + round;
+      const auto others = static_cast<unsigned>(1 - rank) * 101 + round;
+      fill(sent, long_count, own);
+      board.expect(gyreGroupStart());
+      board.expect(gyreSend(sent, long_count, gyreUint8, 1 - rank, comm, nullptr), comm);
+      board.expect(gyreRecv(received, long_count, gyreUint8, 1 - rank, comm, nullptr), comm);
+      board.expect(gyreGroupEnd(), comm);
+      fill(sent, long_count, 77);  // all of it has been copied
+      expect_filled(board, received, long_count, others);
+    }
+    // The second one is asked for first, and the other one kept meanwhile.
+    std::vector<unsigned char> own_memory(long_count);
+    if (rank == 0) {
+      fill(sent, long_count, 1);
+      fill(received, long_count, 2);
+      board.expect(gyreGroupStart());
+      board.expect(gyreSendTagged(sent, long_count, gyreUint8, 1, 5, comm, nullptr), comm);
+      board.expect(gyreSendTagged(received, long_count, gyreUint8, 1, 6, comm, nullptr), comm);
+      board.expect(gyreGroupEnd(), comm);
+    } else {
+      for (const int tag : {6, 5}) {
+        board.expect(gyreRecvTagged(own_memory.data(), long_count, gyreUint8, 0, tag, nullptr,
+                                    nullptr, comm, nullptr),
+                     comm);
+        expect_filled(board, own_memory.data(), long_count, tag == 5 ? 1 : 2);
+      }
+    }
+    board.expect(gyreMemFree(sent));
+    board.expect(gyreMemFree(received));
+    board.expect(gyreCommDestroy(comm));
+  });
+  CHECK(ends == std::vector<int>(2, 0));
+}
+
 }  // namespace lent_memory_test

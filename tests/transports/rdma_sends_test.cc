@@ -60,7 +60,8 @@ struct Sends {
   Link link = open_link(receiving, sending, shape);
   exec::SendPort send;
   exec::ReceivePort receive;
-  comm::Outbox outbox;
+  transport::RegionTable regions;
+  comm::Outbox outbox{regions};
   comm::Receives receives;
   std::uint64_t kept = 0;
   comm::Mailbox mailbox{1, receive, receives, kept};
