@@ -90,8 +90,7 @@ std::vector<Setting> settings_of_ways() {
       {"GYRE_CMA", S::Keyword{&Settings::cma, {"auto", "0", "1"}},
        "1: ranks of this host copy their blocks of a scatter from the root's memory, by the kernel "
        "(process_vm_readv), where it lets them; 0: never; auto: where ranks outnumber processors "
-       "and "
-       "do not share one session. The same on all ranks"},
+       "and do not share one session. The same on all ranks"},
       {"GYRE_P2P_DISABLE", S::Switch{&Settings::p2p_disable},
        "1: kernels do not access the memory of another GPU"},
       {"GYRE_P2P_LEVEL",

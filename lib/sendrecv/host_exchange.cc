@@ -11,7 +11,8 @@ Blocked HostExchange::blocked(const Batch& batch) {
   const int peer = first->peer;
   const bool is_opening =
       peer != any_source && !(first->sends ? links_.pair_is_open(peer) : links_.can_receive(peer));
-  const BlockedOn what = first->sends ? BlockedOn::credit : BlockedOn::data;
+  BlockedOn what = first->sends ? BlockedOn::credit : BlockedOn::data;
+  if (first->sends && outboxes_.at(peer).lends()) what = BlockedOn::drain;
   return {is_opening ? BlockedOn::connection : what, peer, 0, 0};
 }
 

@@ -21,6 +21,8 @@ class Outbox {
   void add(const PendingTransfer& send) { open_.push_back(send); }
   // All have left this process.
   bool is_empty() const { return open_.empty() && leaving_.empty(); }
+  // Whether the peer has yet to copy the first of them.
+  bool lends() const { return lent_until_.has_value(); }
   // All are in lines and slots.
   bool is_shipped() const { return open_.empty(); }
   // Whether the next part finds room.

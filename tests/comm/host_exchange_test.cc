@@ -110,6 +110,32 @@ struct Exchanging {
   Batch sends, receives;
 };
 
+// The sender has lent a message, and the receiver has not looked yet.
+struct LendingRanks : Exchanging {
+  LendingRanks() {
+    open();
+    begin(send, receive);
+    bool moved = false;
+    REQUIRE(sender.exchange.advance(moved).ok());
+  }
+  void expect_refused(const char* words) {
+    bool moved = false;
+    const Status told = receiver.exchange.advance(moved);
+    CHECK(told.code() == Code::RemoteError);
+    CHECK(told.message().find(words) != std::string_view::npos);
+    CHECK_FALSE(receives.is_done());
+  }
+
+  static constexpr std::uint64_t bytes = 3 << 20;
+  std::vector<std::byte> received = std::vector<std::byte>(bytes);
+  const Transfer send{
+      .sends = true,
+      .input = static_cast<const std::byte*>(sender.regions.allocate(bytes).value()),
+      .bytes = bytes,
+      .peer = 0};
+  const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
+};
+
 }  // namespace
 
 TEST_CASE("a message is received before the sender's own endpoint has come") {
@@ -175,37 +201,17 @@ TEST_CASE("a message that does not fit the link is copied from memory that the p
 }
 
 TEST_CASE("a lent message that its sender gives up is an error of the receiver") {
-  Exchanging ranks;
-  ranks.open();
-  const std::uint64_t bytes = ranks.capacity() + 1;
-  auto* const input = static_cast<std::byte*>(ranks.sender.regions.allocate(bytes).value());
-  std::vector<std::byte> received(bytes);
-  const Transfer send{.sends = true, .input = input, .bytes = bytes, .peer = 0};
-  const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
-  ranks.begin(send, receive);
-  bool moved = false;
-  REQUIRE(ranks.sender.exchange.advance(moved).ok());
+  LendingRanks ranks;
   CHECK_FALSE(ranks.sends.is_done());
-  CHECK(ranks.sender.exchange.blocked(ranks.sends).peer == 0);
+  const Blocked blocked = ranks.sender.exchange.blocked(ranks.sends);
+  CHECK((blocked.what == BlockedOn::drain && blocked.peer == 0));
   ranks.sender.exchange.end(ranks.sends, Status(Code::RemoteError, "it does not wait"));
-  const Status told = ranks.receiver.exchange.advance(moved);
-  CHECK(told.code() == Code::RemoteError);
-  CHECK(told.message().find("gave a message up") != std::string::npos);
-  CHECK_FALSE(ranks.receives.is_done());
+  ranks.expect_refused("gave a message up");
 }
 
 // What it says in its place may be anything.
 TEST_CASE("a loan that is no memory of the sender's is refused") {
-  Exchanging ranks;
-  ranks.open();
-  const std::uint64_t bytes = ranks.capacity() + 1;
-  auto* const input = static_cast<std::byte*>(ranks.sender.regions.allocate(bytes).value());
-  std::vector<std::byte> received(bytes);
-  const Transfer send{.sends = true, .input = input, .bytes = bytes, .peer = 0};
-  const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
-  ranks.begin(send, receive);
-  bool moved = false;
-  REQUIRE(ranks.sender.exchange.advance(moved).ok());
+  LendingRanks ranks;
   transport::Loan& loan = ranks.send_port().slots.view().control->sender_grant.loan;
   const int lie = GENERATE(0, 1, 2, 3, 4, 5);
   CAPTURE(lie);
@@ -213,10 +219,7 @@ TEST_CASE("a loan that is no memory of the sender's is refused") {
   if (lie == 3) ++loan.region;
   if (lie == 4) loan.offset += 1 << 20;
   if (lie == 5) --loan.bytes;
-  const Status told = ranks.receiver.exchange.advance(moved);
-  CHECK(told.code() == Code::RemoteError);
-  CHECK(told.message().find("malformed") != std::string::npos);
-  CHECK_FALSE(ranks.receives.is_done());
+  ranks.expect_refused("malformed");
 }
 
 }  // namespace host_exchange_test
