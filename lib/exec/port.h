@@ -53,6 +53,13 @@ inline std::uint32_t reach_of(const ReceivePort& port) {
   const bool maps = port.peer_memory != nullptr && port.peer_memory->maps();
   return (maps ? transport::reach_by_mapping : 0) | (port.copies ? transport::reach_by_copying : 0);
 }
+// Of a link for sends and receives. In collectives each grant tells it.
+inline void tell_reach(const ReceivePort& port) {
+  transport::Grant& grant = port.connection->fifo().control->receiver_grant;
+  grant.loan = {.reach = reach_of(port)};
+  // Pairs with the acquire in told_reach.
+  grant.sequence.store(1, std::memory_order_release);
+}
 // How the receiver has told that it reaches ours; 0 until it has.
 inline std::uint32_t told_reach(SendPort& port) {
   const transport::Grant& grant = port.slots.view().control->receiver_grant;

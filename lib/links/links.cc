@@ -239,16 +239,8 @@ Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
   open = open && send.connection->ready();
   if (!open) return {};
   exec::begin_to_send(send, receive, spreads_);
-  if (opening.key.second == pair_channel && receive.shares_memory) tell_reach(receive);
+  if (opening.key.second == pair_channel && receive.shares_memory) exec::tell_reach(receive);
   return {};
-}
-
-// Collectives tell it in each of their grants; here it is all that a grant says.
-void Links::tell_reach(const exec::ReceivePort& receive) {
-  transport::Grant& grant = receive.connection->fifo().control->receiver_grant;
-  grant.loan = {.reach = reach_of(receive)};
-  // Pairs with the acquire in told_reach.
-  grant.sequence.store(1, std::memory_order_release);
 }
 
 exec::SendPort* Links::send_port(const Key& key) {

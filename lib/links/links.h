@@ -110,7 +110,6 @@ class Links {
   Status open_one(const Key& key, std::optional<control::MessageBytes> message);
   Status connect(PendingConnection& opening, const control::MessageBytes& message);
   transport::PeerMemory* memory_of(const Key& key, const transport::Probe& probe);
-  static void tell_reach(const exec::ReceivePort& receive);
   void reach_memory(exec::SendPort& send, exec::ReceivePort& receive,
                     transport::PeerMemory* memory) const;
   exec::SendPort* send_port(const Key& key);  // a closed one if it cannot be sent to

@@ -1,6 +1,7 @@
 // A peer's messages as sends and receives see them: a receiver of messages in slots, or in lines
-// and slots, against an honest sender, and against one that writes anything. Input: u8 flags (the
-// shape; 8: counters near their end; 16: lines), then acts, see `Trial::act`.
+// and slots, against an honest sender, and against one that writes anything. Where there are lines,
+// every third long message is lent. Input: u8 flags (the shape; 8: counters near their end; 16:
+// lines), then acts, see `Trial::act`.
 #include "lib/sendrecv/inline_message.h"
 #include "lib/sendrecv/mailbox.h"
 #include "tests/fuzz/fifo.h"
@@ -8,6 +9,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 
 namespace mailbox_fuzz {
@@ -35,6 +37,18 @@ std::byte byte_at(std::uint32_t number, std::uint64_t place) {
   return static_cast<std::byte>(place < 4 ? number >> 8 * place : number * 31 + place * 7);
 }
 
+// Memory that a sender lends, as this process and as its peer reach it.
+constexpr std::uint64_t max_bytes = 1500;
+struct LentMemory {
+  transport::RegionTable regions;
+  std::byte* own = static_cast<std::byte*>(regions.allocate(max_bytes).value());
+  std::unique_ptr<transport::PeerMemory> peers = transport::PeerMemory::open(regions.probe());
+};
+LentMemory& lent_memory() {
+  static LentMemory memory;
+  return memory;
+}
+
 class Trial {
  public:
   explicit Trial(std::uint8_t flags) : fifo_(shape_of(flags)) {
@@ -45,6 +59,7 @@ class Trial {
     port_.shares_memory = (flags & has_lines) != 0;
     port_.slots = transport::SlotReader(fifo_.view);
     port_.lines = transport::LineReader(fifo_.view);
+    port_.peer_memory = lent_memory().peers.get();
   }
   // False when it is over.
   bool act(fuzz::Input& input);
@@ -66,9 +81,12 @@ class Trial {
   void ship();
   bool ship_at_once(Sent& one);
   bool ship_lines(Sent& one);
+  bool may_lend(const Sent& one) const;
+  void lend(Sent& one);
   void ship_slot(Sent& one);
   void lie_in_line(std::uint64_t flag, std::span<const std::uint8_t> content);
   void lie(fuzz::Input& input);
+  void lie_in_grant(fuzz::Input& input);
   bool receive(fuzz::Input& input);
   void receive_now(Wanted& wanted);
   bool advance();
@@ -84,6 +102,7 @@ class Trial {
   Mailbox box_{peer, port_, receives_, kept_};
   std::vector<Sent> sent_;
   std::size_t next_ = 0;  // of sent_, to be shipped
+  std::optional<std::uint64_t> lent_until_;
   std::deque<Wanted> wanted_;
   std::set<std::uint32_t> taken_;
   bool honest_ = true;
@@ -91,7 +110,7 @@ class Trial {
 
 void Trial::send(fuzz::Input& input) {
   Sent one;
-  one.head.bytes = input.take<std::uint16_t>() % 1500;
+  one.head.bytes = input.take<std::uint16_t>() % max_bytes;
   one.head.tag = input.take<std::uint8_t>() % 3;
   one.head.type = static_cast<std::uint8_t>(input.take<std::uint8_t>() % element_type_count);
   sent_bytes_ += one.head.bytes;
@@ -101,12 +120,14 @@ void Trial::send(fuzz::Input& input) {
 // As Outbox::ship does it, or ImmediateTransfer: the payload first.
 void Trial::ship() {
   while (next_ < sent_.size()) {
+    if (lent_until_ && !sends_.slots.released(*lent_until_)) return;
+    lent_until_.reset();
     Sent& one = sent_[next_];
     if (!ship_at_once(one) && port_.shares_memory && !one.begun) {
       if (!ship_lines(one)) return;
     } else if (one.shipped < one.head.bytes || !one.begun) {
       if (!sends_.slots.has_credit()) return;
-      ship_slot(one);
+      may_lend(one) ? lend(one) : ship_slot(one);
     }
     if (one.shipped == one.head.bytes) ++next_;
   }
@@ -138,6 +159,30 @@ bool Trial::ship_lines(Sent& one) {
   one.begun = true;
   one.shipped = payload.size();
   return true;
+}
+
+bool Trial::may_lend(const Sent& one) const {
+  return port_.shares_memory && one.begun && one.shipped == 0 && next_ % 3 == 0 &&
+         lent_memory().peers != nullptr;
+}
+
+// As Outbox::lend does it.
+void Trial::lend(Sent& one) {
+  LentMemory& memory = lent_memory();
+  for (std::uint64_t i = 0; i < one.head.bytes; ++i)
+    memory.own[i] = byte_at(static_cast<std::uint32_t>(next_), i);
+  const transport::RegionPlace place = memory.regions.find(memory.own, one.head.bytes);
+  transport::Grant& grant = fifo_.view.control->sender_grant;
+  grant.loan = {.region = place.region,
+                .offset = place.offset,
+                .bytes = one.head.bytes,
+                .descriptor = place.descriptor};
+  const std::uint64_t sequence = sends_.slots.tail() + 1;
+  grant.sequence.store(sequence);
+  sends_.slots.commit(0, transport::message_flag(sequence, transfer_signature),
+                      transport::DeliveryMode::pull);
+  lent_until_ = sequence;
+  one.shipped = one.head.bytes;
 }
 
 void Trial::ship_slot(Sent& one) {
@@ -179,8 +224,21 @@ void Trial::lie(fuzz::Input& input) {
                       static_cast<transport::DeliveryMode>(delivery));
 }
 
+// Of what is lent now.
+void Trial::lie_in_grant(fuzz::Input& input) {
+  honest_ = false;
+  transport::Grant& grant = fifo_.view.control->sender_grant;
+  const auto word = input.take<std::uint8_t>() % 5;
+  const auto change = input.take<std::uint64_t>();
+  if (word == 0) grant.sequence.fetch_xor(change);
+  if (word == 1) grant.loan.region ^= change;
+  if (word == 2) grant.loan.offset ^= change;
+  if (word == 3) grant.loan.bytes ^= change;
+  if (word == 4) grant.loan.descriptor ^= static_cast<std::uint32_t>(change);
+}
+
 bool Trial::receive(fuzz::Input& input) {
-  const auto bytes = input.take<std::uint16_t>() % 1500u;
+  const auto bytes = input.take<std::uint16_t>() % max_bytes;
   const auto tag = input.take<std::uint8_t>() % 4;
   const auto type = input.take<std::uint8_t>() % element_type_count;
   const auto how = input.take<std::uint8_t>();
@@ -252,7 +310,7 @@ bool Trial::goes_on(const Status& status) {
 }
 
 bool Trial::act(fuzz::Input& input) {
-  switch (input.take<std::uint8_t>() % 6) {
+  switch (input.take<std::uint8_t>() % 7) {
     case 0:
       return send(input), true;
     case 1:
@@ -263,10 +321,13 @@ bool Trial::act(fuzz::Input& input) {
       return advance();
     case 4:
       return lie(input), true;
-    default:
+    case 5: {
       honest_ = false;
       const auto offset = input.take<std::uint16_t>();
       return fifo_.scribble(offset, input.take<std::uint8_t>()), true;
+    }
+    default:
+      return lie_in_grant(input), true;
   }
 }
 

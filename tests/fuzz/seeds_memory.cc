@@ -256,12 +256,21 @@ class Mail {
     for (; times > 0; --times) script_.number(std::uint8_t{1}).number(std::uint8_t{3});
     return *this;
   }
+  Mail& ship() {
+    script_.number(std::uint8_t{1});
+    return *this;
+  }
   Mail& lie(std::uint32_t bytes, std::uint8_t delivery, std::uint64_t flag, Bytes content) {
     script_.number(std::uint8_t{4}).number(bytes).number(delivery).number(flag).block(content);
     return *this;
   }
   Mail& scribble(std::uint16_t offset) {
     script_.number(std::uint8_t{5}).number(offset).number(std::uint8_t{0xff});
+    return *this;
+  }
+  // Of the grant's sequence, region, offset, bytes and descriptor.
+  Mail& lie_in_grant(std::uint8_t word, std::uint64_t change) {
+    script_.number(std::uint8_t{6}).number(word).number(change);
     return *this;
   }
   operator Bytes() { return script_; }
@@ -334,6 +343,14 @@ void add_mail(Seeds& seeds) {
                                 .receive(100, 0, 1, now)
                                 .lie(0, 0, 1, {})
                                 .receive(100, 0, 1, now));
+  // The first one is lent, then every third one.
+  add("lent", Mail(lines).receive(1400).receive(1400).send(1400).send(1400).pump(20));
+  add("lent_unasked", Mail(lines).receive(8, 1).send(900).send(8, 1).pump(6).receive(900).pump(1));
+  add("lent_at_the_end", Mail(lines | 8).receive(700).send(700).pump(3));
+  for (std::uint8_t word = 0; word < 5; ++word)
+    add(("lent_lie_" + std::to_string(word)).c_str(),
+        Mail(lines).send(900).ship().receive(900).lie_in_grant(word, 1).pump(2));
+  add("lent_plain", Mail(lines).send(900).ship().receive(900).lie_in_grant(1, ~0ULL).pump(2));
 }
 
 // Acts of `call_history`.
