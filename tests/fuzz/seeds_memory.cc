@@ -343,7 +343,14 @@ void add_mail(Seeds& seeds) {
                                 .receive(100, 0, 1, now)
                                 .lie(0, 0, 1, {})
                                 .receive(100, 0, 1, now));
-  // The first one is lent, then every third one.
+}
+
+// The first one is lent, then every third one.
+void add_lent_mail(Seeds& seeds) {
+  constexpr std::uint8_t lines = 16;
+  const auto add = [&](const std::string& name, Bytes bytes) {
+    seeds.add("mailbox", name.c_str(), std::move(bytes));
+  };
   add("lent", Mail(lines).receive(1400).receive(1400).send(1400).send(1400).pump(20));
   add("lent_unasked", Mail(lines).receive(8, 1).send(900).send(8, 1).pump(6).receive(900).pump(1));
   add("lent_at_the_end", Mail(lines | 8).receive(700).send(700).pump(3));
@@ -409,6 +416,7 @@ void add_calls(Seeds& seeds) {
 
 void add_memory_seeds(Seeds& seeds) {
   add_mail(seeds);
+  add_lent_mail(seeds);
   add_calls(seeds);
   add_slots(seeds);
   add_pooled_slots(seeds);
