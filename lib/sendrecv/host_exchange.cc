@@ -11,8 +11,10 @@ Blocked HostExchange::blocked(const Batch& batch) {
   const int peer = first->peer;
   const bool is_opening =
       peer != any_source && !(first->sends ? links_.pair_is_open(peer) : links_.can_receive(peer));
+  // A call that fails may come before its sends were begun.
+  const auto outbox = outboxes_.find(peer);
   BlockedOn what = first->sends ? BlockedOn::credit : BlockedOn::data;
-  if (first->sends && outboxes_.at(peer).lends()) what = BlockedOn::drain;
+  if (first->sends && outbox != outboxes_.end() && outbox->second.lends()) what = BlockedOn::drain;
   return {is_opening ? BlockedOn::connection : what, peer, 0, 0};
 }
 
