@@ -4,14 +4,11 @@
 #include "tests/support/base/denied_call.h"
 #include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
+#include "tests/support/comm/ranks_log.h"
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sched.h>
 #include <string>
-#include <string_view>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
@@ -43,31 +40,6 @@ void scatter(RankBoard& board, gyreComm_t comm, int rank, int root, std::size_t 
       return board.complain("rank " + std::to_string(rank) + " has a wrong value at " +
                             std::to_string(i) + " of " + std::to_string(count));
 }
-
-// Shared by the ranks that are made while it is there.
-class RanksLog {
- public:
-  RanksLog()
-      : path_(std::filesystem::temp_directory_path() /
-              ("gyre-copied-" + std::to_string(getpid()))) {
-    ::setenv("GYRE_DEBUG", "INFO", 1);
-    ::setenv("GYRE_DEBUG_SUBSYS", "INIT,SHM", 1);
-    ::setenv("GYRE_DEBUG_FILE", path_.c_str(), 1);
-  }
-  ~RanksLog() {
-    std::filesystem::remove(path_);
-    for (const char* name : {"GYRE_DEBUG", "GYRE_DEBUG_SUBSYS", "GYRE_DEBUG_FILE"})
-      ::unsetenv(name);
-  }
-  bool says(std::string_view words) const {
-    std::ifstream file(path_);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    return text.find(words) != text.npos;
-  }
-
- private:
-  const std::string path_;
-};
 
 bool bind_to_one_processor() {
   cpu_set_t own, one;
@@ -104,7 +76,7 @@ TEST_CASE("blocks of a scatter are the root's, copied or not", "[copied]") {
 TEST_CASE("ranks that outnumber processors copy unless a yield hands theirs on", "[copied]") {
   const bool has_own_session = GENERATE(false, true);
   CAPTURE(has_own_session);
-  const RanksLog log;
+  const RanksLog log("INIT,SHM");
   const auto ends = run_forked(ranks, [has_own_session](RankBoard& board, int rank) {
     if (!bind_to_one_processor()) board.complain("it is not bound");
     if (has_own_session && setsid() < 0) board.complain("it has no session of its own");

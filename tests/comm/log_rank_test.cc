@@ -2,14 +2,11 @@
 // with a log of its own.
 #include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
+#include "tests/support/comm/ranks_log.h"
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 namespace log_rank_test {
@@ -21,19 +18,10 @@ namespace {
 // This process's log from here on.
 class LogOfProcess {
  public:
-  LogOfProcess()
-      : path_(std::filesystem::temp_directory_path() / ("gyre-rank-" + std::to_string(getpid()))) {
-    ::setenv("GYRE_DEBUG", "INFO", 1);
-    ::setenv("GYRE_DEBUG_SUBSYS", "CALL", 1);
-    ::setenv("GYRE_DEBUG_FILE", path_.c_str(), 1);
-  }
-  ~LogOfProcess() { std::filesystem::remove(path_); }
-
   // What stands before GYRE in the line of a call that is refused now: "host:pid:tid [rank]".
   std::string head_of_line() const {
     (void)gyreBarrier(nullptr, nullptr);
-    std::ifstream file(path_);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = log_.text();
     const std::size_t end = text.rfind(" GYRE INFO CALL");
     if (end == std::string::npos) return "no line";
     const std::size_t begin = text.rfind('\n', end) + 1;
@@ -41,7 +29,7 @@ class LogOfProcess {
   }
 
  private:
-  const std::string path_;
+  const RanksLog log_{"CALL"};
 };
 
 void expect_end(RankBoard& board, const std::string& head, const std::string& end) {

@@ -2,12 +2,12 @@
 // rank is a process with a log of its own.
 #include "tests/support/catch.h"
 #include "tests/support/comm/forked_ranks.h"
+#include "tests/support/comm/ranks_log.h"
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <sched.h>
 #include <string>
 #include <string_view>
@@ -31,21 +31,11 @@ class OwnFile {
   OwnFile& operator=(const OwnFile&) = delete;
 
   const std::string& path() const { return path_; }
-  std::string text() const {
-    std::ifstream file(path_);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
 
  private:
   const std::string path_;
 };
-
-void log_to(const OwnFile& file) {
-  ::setenv("GYRE_DEBUG", "INFO", 1);
-  ::setenv("GYRE_DEBUG_SUBSYS", "GRAPH", 1);
-  ::setenv("GYRE_DEBUG_FILE", file.path().c_str(), 1);
-}
 
 // What the line about these peers says; empty: there is none.
 std::string line_about(const std::string& log, const std::string& pair) {
@@ -75,8 +65,7 @@ std::string pair_text(int rank, const std::string& peers) {
 
 TEST_CASE("the log says for each pair which transport is taken, and why", "[log]") {
   const auto ends = run_forked(3, [](RankBoard& board, int rank) {
-    const OwnFile log("log");
-    log_to(log);
+    const RanksLog log("GRAPH");
     gyreComm_t comm = meet(board, rank, 3);
     constexpr const char* peers[] = {"ranks 1, 2", "ranks 0, 2", "ranks 0, 1"};
     expect_words(board, line_about(log.text(), pair_text(rank, peers[rank])),
@@ -92,8 +81,8 @@ TEST_CASE("GYRE_TOPO_FILE says what the host is made of", "[log]") {
       "familyid=\"25\"/><cpu numaid=\"1\" affinity=\"2\" vendor=\"AuthenticAMD\" "
       "familyid=\"25\"/></system>";
   const auto ends = run_forked(2, [](RankBoard& board, int rank) {
-    const OwnFile log("log"), machine("machine");
-    log_to(log);
+    const RanksLog log("GRAPH");
+    const OwnFile machine("machine");
     machine.write(two_sockets);
     ::setenv("GYRE_TOPO_FILE", machine.path().c_str(), 1);
     if (!bind_to_processor(rank)) return;  // this machine has one alone
