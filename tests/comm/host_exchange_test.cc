@@ -45,6 +45,12 @@ class DeafMember final : public Membership {
   Membership& member_;
 };
 
+Settings shm_settings() {
+  Settings settings = loopback_settings();
+  settings.transport = "shm";
+  return settings;
+}
+
 // A rank's links and its exchange.
 struct ExchangingRank {
   ExchangingRank(int rank, Membership& member, ControlPlane& plane, const Settings& settings)
@@ -66,11 +72,6 @@ struct ExchangingRank {
 
 // Two ranks of this host with a link for sends and receives.
 struct Exchanging {
-  static Settings settings() {
-    Settings settings = loopback_settings();
-    settings.transport = "shm";
-    return settings;
-  }
   Exchanging() { meeting.require_joined(); }
   ~Exchanging() {
     for (const auto& member : meeting.members) member->leave();
@@ -104,9 +105,9 @@ struct Exchanging {
     return shape.slot_count * shape.slot_bytes;
   }
 
-  Meeting meeting{2, 2, settings()};
-  ExchangingRank receiver{0, *meeting.members[0], *meeting.planes[0], settings()};
-  ExchangingRank sender{1, *meeting.members[1], *meeting.planes[1], settings()};
+  Meeting meeting{2, 2, shm_settings()};
+  ExchangingRank receiver{0, *meeting.members[0], *meeting.planes[0], shm_settings()};
+  ExchangingRank sender{1, *meeting.members[1], *meeting.planes[1], shm_settings()};
   Batch sends, receives;
 };
 
@@ -139,8 +140,7 @@ struct LendingRanks : Exchanging {
 }  // namespace
 
 TEST_CASE("a message is received before the sender's own endpoint has come") {
-  Settings settings = loopback_settings();
-  settings.transport = "shm";  // over tcp a sender waits until both directions stand
+  const Settings settings = shm_settings();  // over tcp a sender waits until both directions stand
   Meeting meeting(2, 2, settings);
   meeting.require_joined();
   DeafMember deaf(*meeting.members[0]);

@@ -109,15 +109,15 @@ namespace {
 
 constexpr std::size_t long_count = 5 << 20;  // of bytes
 
-void fill(float* buffer, std::size_t bytes, unsigned seed) {
-  auto* const values = reinterpret_cast<unsigned char*>(buffer);
-  for (std::size_t i = 0; i < bytes; ++i)
+void fill(void* buffer, unsigned seed) {
+  auto* const values = static_cast<unsigned char*>(buffer);
+  for (std::size_t i = 0; i < long_count; ++i)
     values[i] = static_cast<unsigned char>(i * 13 + i / 4096 + seed);
 }
 
-void expect_filled(RankBoard& board, const void* buffer, std::size_t bytes, unsigned seed) {
+void expect_filled(RankBoard& board, const void* buffer, unsigned seed) {
   const auto* const values = static_cast<const unsigned char*>(buffer);
-  for (std::size_t i = 0; i < bytes; ++i)
+  for (std::size_t i = 0; i < long_count; ++i)
     if (values[i] != static_cast<unsigned char>(i * 13 + i / 4096 + seed))
       return board.complain("a wrong byte at " + std::to_string(i));
 }
@@ -132,19 +132,19 @@ TEST_CASE("long sends of lent memory arrive in any order, and may be written at 
     for (unsigned round = 0; round < 8; ++round) {
       const auto own = static_cast<unsigned>(rank) * 101 + round;
       const auto others = static_cast<unsigned>(1 - rank) * 101 + round;
-      fill(sent, long_count, own);
+      fill(sent, own);
       board.expect(gyreGroupStart());
       board.expect(gyreSend(sent, long_count, gyreUint8, 1 - rank, comm, nullptr), comm);
       board.expect(gyreRecv(received, long_count, gyreUint8, 1 - rank, comm, nullptr), comm);
       board.expect(gyreGroupEnd(), comm);
-      fill(sent, long_count, 77);  // all of it has been copied
-      expect_filled(board, received, long_count, others);
+      fill(sent, 77);  // all of it has been copied
+      expect_filled(board, received, others);
     }
     // The second one is asked for first, and the other one kept meanwhile.
     std::vector<unsigned char> own_memory(long_count);
     if (rank == 0) {
-      fill(sent, long_count, 1);
-      fill(received, long_count, 2);
+      fill(sent, 1);
+      fill(received, 2);
       board.expect(gyreGroupStart());
       board.expect(gyreSendTagged(sent, long_count, gyreUint8, 1, 5, comm, nullptr), comm);
       board.expect(gyreSendTagged(received, long_count, gyreUint8, 1, 6, comm, nullptr), comm);
@@ -154,7 +154,7 @@ TEST_CASE("long sends of lent memory arrive in any order, and may be written at 
         board.expect(gyreRecvTagged(own_memory.data(), long_count, gyreUint8, 0, tag, nullptr,
                                     nullptr, comm, nullptr),
                      comm);
-        expect_filled(board, own_memory.data(), long_count, tag == 5 ? 1 : 2);
+        expect_filled(board, own_memory.data(), tag == 5 ? 1 : 2);
       }
     }
     board.expect(gyreMemFree(sent));

@@ -355,7 +355,7 @@ void add_lent_mail(Seeds& seeds) {
   add("lent_unasked", Mail(lines).receive(8, 1).send(900).send(8, 1).pump(6).receive(900).pump(1));
   add("lent_at_the_end", Mail(lines | 8).receive(700).send(700).pump(3));
   for (std::uint8_t word = 0; word < 5; ++word)
-    add(("lent_lie_" + std::to_string(word)).c_str(),
+    add("lent_lie_" + std::to_string(word),
         Mail(lines).send(900).ship().receive(900).lie_in_grant(word, 1).pump(2));
   add("lent_plain", Mail(lines).send(900).ship().receive(900).lie_in_grant(1, ~0ULL).pump(2));
 }
