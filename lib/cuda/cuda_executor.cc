@@ -308,7 +308,10 @@ bool CudaExecutor::may_come() const {
   return !graph_mark_.expired();
 }
 
+// As a launch: whoever frees memory now has not seen the mark, and is to be done before a replay.
 std::shared_ptr<const void> CudaExecutor::graph_mark() {
+  loaded::CudaRest::Launching launching;
+  if (const auto& rest = device_->driver().rest; rest != nullptr) launching = rest->launching();
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const void> mark = graph_mark_.lock();
   if (mark == nullptr) mark = std::make_shared<char>();

@@ -39,7 +39,7 @@ class CudaRest {
 
   void add(const Kernels& kernels);
   void remove(const Kernels& kernels);
-  // To be held over a launch, and no other call.
+  // To be held over a launch, or while `may_come` turns true, and over no other call.
   using Launching = std::shared_lock<std::shared_mutex>;
   Launching launching() { return Launching(gate_); }
 

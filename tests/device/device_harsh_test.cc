@@ -186,6 +186,28 @@ TEST_CASE("a communicator begins while a kernel waits that a graph has brought",
   CHECK(on.fake.failure() == "");
 }
 
+TEST_CASE("a capture waits for memory that is being freed", "[device][graph]") {
+  OnFake on;
+  Ranks ranks(on, 1);
+  const GraphBuffers buffers(on, 1, 100);
+  Graphs graphs(on, ranks);
+  auto driver = comm::process().cuda_driver(loaded::CudaPresence::wanted);
+  REQUIRE(driver.ok());
+  std::atomic<bool> frees = false, captured = false, captured_meanwhile = true;
+  (*driver)->rest->later([&] {
+    frees = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    captured_meanwhile = captured.load();
+  });
+  REQUIRE(soon([&] { return frees.load(); }));
+  REQUIRE(graphs.capture([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    return buffers.all_reduce(rank, comm, stream);
+  }) == gyreSuccess);
+  captured = true;
+  (*driver)->rest->settle();
+  CHECK(!captured_meanwhile);
+}
+
 TEST_CASE("an abort reaches a kernel while memory waits to be freed", "[device]") {
   OnFake on(harsh());
   Pair running(on);

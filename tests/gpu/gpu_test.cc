@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 
 namespace gpu_test {
 
@@ -148,7 +147,7 @@ TEST_CASE("a GPU's memory is mapped twice by a descriptor, and lasts as long", "
 }
 
 TEST_CASE("opening memory on a GPU waits for no kernel", "[gpu]") {
-  if (gpu_is_fake() && std::getenv("FAKE_CUDA_HARSH") != nullptr) return;  // a harsh one's does
+  if (gpu_is_harsh()) return;
   OnGpu on;
   check_opening_beside_kernels(on, gpu_options().is_short ? 60 : 5);
 }

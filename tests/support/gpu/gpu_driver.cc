@@ -20,6 +20,7 @@ std::string gpu_missing() {
 
 std::string end_gpu_driver() { return ""; }
 bool gpu_is_fake() { return false; }
+bool gpu_is_harsh() { return false; }
 std::span<const cuda::KernelImage> gpu_images() { return cuda::built_in_images(); }
 
 }  // namespace gyre::tests

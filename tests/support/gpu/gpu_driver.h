@@ -16,6 +16,7 @@ std::string gpu_missing();
 // When nothing uses it any more: what was not given back, as far as can be told.
 std::string end_gpu_driver();
 bool gpu_is_fake();
+bool gpu_is_harsh();  // a fake whose calls wait for kernels
 // The kernels that it runs.
 std::span<const cuda::KernelImage> gpu_images();
 

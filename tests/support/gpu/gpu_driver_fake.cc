@@ -35,6 +35,7 @@ std::string end_gpu_driver() {
 }
 
 bool gpu_is_fake() { return true; }
+bool gpu_is_harsh() { return FakeCudaOptions::harsh_by_environment(); }
 std::span<const cuda::KernelImage> gpu_images() { return FakeCuda::images(); }
 
 }  // namespace gyre::tests
