@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <utility>
@@ -22,7 +23,7 @@ bool shares_by_mps(const exec::CudaDevice& device) {
   return p2p::runs_mps(device.driver(), device.ordinal(), std::getenv("CUDA_MPS_PIPE_DIRECTORY"));
 }
 
-// The first rank on a GPU tells for all.
+// The first rank on a GPU tells for all; without MPS a process warns once.
 void tell_of_sharing(const exec::CudaDevice& device, std::span<const GpuInfo> notes,
                      std::span<const std::uint32_t> processes_of, int own) {
   std::set<std::uint32_t> processes;
@@ -35,6 +36,8 @@ void tell_of_sharing(const exec::CudaDevice& device, std::span<const GpuInfo> no
   if (shares_by_mps(device))
     return log_info(Subsystem::init, "{} processes share {} ({}) by MPS: kernels run side by side",
                     processes.size(), device.name(), device.uuid());
+  static std::atomic<bool> told = false;
+  if (told.exchange(true)) return;
   log_warn(
       "{} processes share {} ({}) without MPS: the GPU runs their kernels in turns, so kernels "
       "that wait for each other are slow. Start MPS before the processes (nvidia-cuda-mps-control "
