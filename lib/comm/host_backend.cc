@@ -226,7 +226,8 @@ void HostBackend::settle_shape() {
   tuning_.line_count = shape.line_count;
   if (tuning_.uses_alone(topology::Medium::sockets) && !is_set)
     shape.slot_bytes = tuning_.lent_bytes = socket_slot_bytes;
-  links_->use_shape(shape, is_long);
+  shape.spreads = is_long;
+  links_->use_shape(shape);
   const std::string& cma = state_.options.settings.cma;
   const bool waits_apart = is_crowded && !yields_reach_all();
   if (waits_apart && state_.rank == 0)

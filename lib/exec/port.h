@@ -69,14 +69,14 @@ inline std::uint32_t told_reach(SendPort& port) {
 }
 
 // Of one link, whose connections are ready and have carried nothing of this end. Slots change hands
-// where both ends see both fifos. A rank has but one fifo with itself. `spreads`: see SlotPool.
-inline void begin_to_send(SendPort& send, ReceivePort& receive, bool spreads) {
+// where both ends see both fifos. A rank has but one fifo with itself.
+inline void begin_to_send(SendPort& send, ReceivePort& receive) {
   const transport::FifoView& out = send.connection->fifo();
   const transport::FifoView& in = receive.connection->fifo();
   if (send.shares_memory && receive.shares_memory && out.control != in.control &&
       out.shape.slot_count <= transport::max_pooled_slots)
     send.pool = std::make_unique<transport::SlotPool>(out.slots, in.slots, out.shape.slot_count,
-                                                      out.shape.slot_bytes, spreads);
+                                                      out.shape.slot_bytes, out.shape.spreads);
   send.slots = transport::SlotWriter(out, send.pool.get());
   if (send.pool != nullptr) receive.slots.trade_with(&send.slots);
   send.lines = transport::LineWriter(out);

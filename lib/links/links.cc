@@ -238,7 +238,7 @@ Status Links::advance_one(PendingConnection& opening, bool& moved, bool& open) {
   }
   open = open && send.connection->ready();
   if (!open) return {};
-  exec::begin_to_send(send, receive, spreads_);
+  exec::begin_to_send(send, receive);
   if (opening.key.second == pair_channel && receive.shares_memory) exec::tell_reach(receive);
   return {};
 }

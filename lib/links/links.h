@@ -31,12 +31,8 @@ class Links {
         const transport::Probe& probe)
       : rank_(rank), membership_(membership), transports_(transports), probe_(probe) {}
 
-  // Of all links: before the first one opens. The shape is the same on all ranks. `spreads`: see
-  // SlotPool.
-  void use_shape(const transport::FifoShape& shape, bool spreads) {
-    shape_ = shape;
-    spreads_ = spreads;
-  }
+  // Of all links: before the first one opens. The shape is the same on all ranks.
+  void use_shape(const transport::FifoShape& shape) { shape_ = shape; }
   // Whether long messages are copied from where they lie in the peer's memory: before the first
   // link opens.
   void use_copies(bool copies) { copies_ = copies; }
@@ -120,7 +116,6 @@ class Links {
   control::Membership& membership_;
   const TransportList& transports_;
   transport::FifoShape shape_;
-  bool spreads_ = false;
   bool copies_ = false;
   const transport::Probe probe_;  // by which peers try to map this process's regions
   // By process: of collectives, which keep to what one call uses, and of sends and receives.

@@ -114,7 +114,7 @@ Result<EndpointContents> decode_endpoint(const Endpoint& bytes, std::string_view
   contents.process = head.process;
   contents.ticket = head.ticket;
   contents.secret = head.secret;
-  contents.shape = {head.slot_count, head.line_count, head.slot_bytes, shape.first};
+  contents.shape = {head.slot_count, head.line_count, head.slot_bytes, shape.first, shape.spreads};
   if (contents.shape != shape)
     return refuse(fmt::format(
         "describes a fifo of {} slots of {} bytes and {} lines; here it has {} of {} and {}",

@@ -24,6 +24,28 @@ inline constexpr std::uint32_t max_pooled_slots = 16;
 inline constexpr std::uint32_t slot_parts = 32;
 // A shorter one begins where its slot does: what is read and written there stays in a few pages.
 inline constexpr std::uint64_t min_spread_bytes = 8192;
+// Where they are: none, if messages do not spread.
+class SlotParts {
+ public:
+  constexpr SlotParts(std::uint64_t slot_bytes, bool spreads)
+      : slot_bytes_(slot_bytes), part_bytes_(spreads ? slot_bytes / slot_parts / 64 * 64 : 0) {}
+
+  // From the slot's begin on; 0 if a message of so many bytes would not fit there.
+  std::uint64_t offset(std::uint32_t part, std::uint64_t bytes) const {
+    const std::uint64_t offset = part * part_bytes_;
+    return offset + bytes <= slot_bytes_ ? offset : 0;
+  }
+  // Whether a message of so many bytes may begin at any of them.
+  bool spread(std::uint64_t bytes) const { return bytes >= min_spread_bytes && part_bytes_ > 0; }
+  // The part behind such a message that begins at `part`.
+  std::uint8_t behind(std::uint32_t part, std::uint64_t bytes) const {
+    return static_cast<std::uint8_t>((part + divide_up(bytes, part_bytes_)) % slot_parts);
+  }
+
+ private:
+  std::uint64_t slot_bytes_, part_bytes_;
+};
+
 struct MessagePlace {
   SlotPlace slot = 0;
   std::uint8_t part = 0;
@@ -49,7 +71,7 @@ class SlotPool {
       : sent_(sent),
         received_(received),
         slot_bytes_(slot_bytes),
-        part_bytes_(spreads ? slot_bytes / slot_parts / 64 * 64 : 0),
+        slot_parts_(slot_bytes, spreads),
         slot_count_(slot_count) {
     for (std::uint32_t i = 0; i < slot_count; ++i) others_.push(static_cast<SlotPlace>(i));
   }
@@ -57,7 +79,7 @@ class SlotPool {
   // Of a message of so many bytes, at most a slot's. Whatever part the peer says, it stays inside.
   std::byte* at(MessagePlace place, std::uint64_t bytes) const {
     std::byte* const fifo = (place.slot & slot_count_) == 0 ? sent_ : received_;
-    const std::uint64_t offset = offset_of(place.part, bytes);
+    const std::uint64_t offset = slot_parts_.offset(place.part, bytes);
     return fifo + (place.slot & (slot_count_ - 1)) * slot_bytes_ + offset;
   }
   // Whether the next message goes where the peer was last.
@@ -67,7 +89,7 @@ class SlotPool {
     const SlotPlace slot = read_.count > 0 ? read_.top() : others_.front();
     if (bytes < min_spread_bytes) return {slot, 0};
     const std::uint8_t part = parts_[slot & places_mask];
-    return {slot, offset_of(part, bytes) > 0 ? part : std::uint8_t{0}};
+    return {slot, slot_parts_.offset(part, bytes) > 0 ? part : std::uint8_t{0}};
   }
   MessagePlace take(std::uint64_t bytes) {
     const MessagePlace place = next(bytes);
@@ -75,9 +97,8 @@ class SlotPool {
       (void)read_.pop();
     else
       (void)others_.pop();
-    if (bytes < min_spread_bytes || part_bytes_ == 0) return place;
-    const std::uint64_t behind = place.part + divide_up(bytes, part_bytes_);
-    parts_[place.slot & places_mask] = static_cast<std::uint8_t>(behind % slot_parts);
+    if (slot_parts_.spread(bytes))
+      parts_[place.slot & places_mask] = slot_parts_.behind(place.part, bytes);
     return place;
   }
   // One that the peer has given back. Never more than were taken.
@@ -98,11 +119,6 @@ class SlotPool {
 
  private:
   static constexpr std::uint32_t places_mask = 2 * max_pooled_slots - 1;
-  // 0 if the message would not fit there.
-  std::uint64_t offset_of(std::uint32_t part, std::uint64_t bytes) const {
-    const std::uint64_t offset = part * part_bytes_;
-    return offset + bytes <= slot_bytes_ ? offset : 0;
-  }
   struct Stack {
     std::array<SlotPlace, max_pooled_slots> places{};
     std::uint32_t count = 0;
@@ -124,7 +140,7 @@ class SlotPool {
   std::byte* const sent_;
   std::byte* const received_;
   const std::uint64_t slot_bytes_;
-  const std::uint64_t part_bytes_;  // 0: all messages begin where their slots do
+  const SlotParts slot_parts_;
   const std::uint32_t slot_count_;
   // Of each slot: where the message lay that this end has read there, or behind the last one that
   // it has written.

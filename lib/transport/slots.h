@@ -128,6 +128,9 @@ struct FifoShape {
   // 584 years to turn 64 bits; a line's number loses all but 40 in its flag, which a line each 10
   // ns turns in 3 hours.
   std::uint64_t first = 0;
+  // Messages of one way begin at all parts of their slots in turn. See SlotPool.
+  bool spreads = false;
+  SlotParts parts() const { return {slot_bytes, spreads && slot_count <= max_pooled_slots}; }
   friend bool operator==(const FifoShape&, const FifoShape&) = default;
 };
 
@@ -314,7 +317,8 @@ class SlotReader {
   explicit SlotReader(const FifoView& view) : SlotReader(view, view.shape.first) {}
   SlotReader(const FifoView& view, std::uint64_t first)
       : view_(view), head_(first), tail_seen_(first) {}
-  // Before this end sends anything, by the writer of the other direction, which has a pool.
+  // Before this end sends anything, by the writer of the other direction, which has a pool. Until
+  // then the peer, which may have one, has slots of this fifo alone.
   void trade_with(SlotWriter* back) { back_ = back; }
 
   bool has_message() { return has_messages(1); }
@@ -342,7 +346,8 @@ class SlotReader {
   const std::byte* place() const { return view_.slot(message_place().slot); }
   const std::byte* place(std::uint64_t bytes) const {
     const MessagePlace place = message_place();
-    return back_ == nullptr ? view_.slot(place.slot) : back_->read_place(place, bytes);
+    if (back_ != nullptr) return back_->read_place(place, bytes);
+    return view_.slot(place.slot) + view_.shape.parts().offset(place.part, bytes);
   }
   // A copy, read once: the peer may write it again at any time, also between a check and a use.
   // Of the next message, or of one that comes so much later.

@@ -168,6 +168,41 @@ TEST_CASE("a message is received before the sender's own endpoint has come") {
   for (const auto& member : meeting.members) member->leave();
 }
 
+// The sender's link is open, and uses all parts of its slots; the receiver's is not.
+TEST_CASE("messages are found in their slots before the sender's own endpoint has come") {
+  const Settings settings = shm_settings();
+  Meeting meeting(2, 2, settings);
+  meeting.require_joined();
+  DeafMember deaf(*meeting.members[0]);
+  ExchangingRank receiver(0, deaf, *meeting.planes[0], settings);
+  ExchangingRank sender(1, *meeting.members[1], *meeting.planes[1], settings);
+  for (Links* links : {&receiver.links, &sender.links}) links->use_shape({.spreads = true});
+
+  constexpr std::size_t bytes = 2 * transport::min_spread_bytes;
+  for (int number = 1; number <= 20; ++number) {
+    CAPTURE(number);
+    const std::vector<std::byte> sent(bytes, static_cast<std::byte>(number));
+    std::vector<std::byte> received(bytes);
+    const Transfer send{.sends = true, .input = sent.data(), .bytes = bytes, .peer = 0};
+    const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
+    Batch sends, receives;
+    sends.begin({&send, 1});
+    receives.begin({&receive, 1});
+    REQUIRE(receiver.exchange.begin(receives).ok());
+    REQUIRE(sender.exchange.begin(sends).ok());
+    bool moved = false;
+    REQUIRE(soon(
+        [&] {
+          REQUIRE(receiver.exchange.advance(moved).ok());
+          REQUIRE(sender.exchange.advance(moved).ok());
+          return receives.is_done() && sends.is_done();
+        },
+        5));
+    CHECK(received == sent);
+  }
+  for (const auto& member : meeting.members) member->leave();
+}
+
 TEST_CASE("a message that does not fit the link is copied from memory that the peer maps") {
   Exchanging ranks;
   ranks.open();

@@ -20,7 +20,8 @@ using namespace gyre::transport;
 
 namespace {
 
-constexpr FifoShape shape = {.slot_count = 4, .line_count = 32, .slot_bytes = 1024};
+constexpr FifoShape shape = {
+    .slot_count = 4, .line_count = 32, .slot_bytes = 1024, .spreads = true};
 constexpr int max_ranks = 4;
 constexpr std::size_t max_elements = 512;
 constexpr std::uint64_t signature = 0x123456;
@@ -152,7 +153,7 @@ void Job::bind(int rank) {
         receive->slots = SlotReader(in);
         receive->lines = LineReader(in);
         send->shares_memory = receive->shares_memory = true;
-        exec::begin_to_send(*send, *receive, true);
+        exec::begin_to_send(*send, *receive);
         self.bound.send_ports.push_back(send.get());
         self.bound.receive_ports.push_back(receive.get());
       }

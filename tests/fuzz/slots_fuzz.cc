@@ -21,7 +21,8 @@ FifoShape shape_of(std::uint8_t choice) {
           .line_count = 1u << (choice >> 2 & 7),
           .slot_bytes = (choice & 0x40) != 0   ? 4 * min_spread_bytes
                         : (choice & 0x80) != 0 ? std::uint64_t{256}
-                                               : std::uint64_t{128}};
+                                               : std::uint64_t{128},
+          .spreads = true};
 }
 
 bool has_pool(std::uint8_t choice) { return (choice & 0x20) != 0; }
@@ -43,7 +44,8 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool poo
   SlotReader reader(view, first);
   // The other direction, for a link whose slots change hands.
   const fuzz::Fifo back(view.shape);
-  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.slot_bytes, true);
+  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.slot_bytes,
+                view.shape.spreads);
   SlotWriter writer(back.view, &pool);
   if (pooled) reader.trade_with(&writer);
   std::uint64_t sum = 0;
@@ -87,7 +89,8 @@ void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool pooled
   const FifoView& view = fifo.view;
   view.control->tail.value = view.control->head.value = first;
   const fuzz::Fifo back(view.shape);
-  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.slot_bytes, true);
+  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.slot_bytes,
+                view.shape.spreads);
   SlotWriter writer = pooled && first == 0 ? SlotWriter(view, &pool) : SlotWriter(view, first);
   std::uint64_t released = first;  // the furthest that the peer could have meant
   const auto look = [&](std::uint64_t head) {

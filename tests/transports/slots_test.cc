@@ -384,9 +384,11 @@ TEST_CASE("no word in the memory leads an end out of its fifo", "[slots]") {
 }
 
 TEST_CASE("no word in the memory leads an end out of the slots of its link", "[slots]") {
-  const FifoShape shape{4, 8, 4 * min_spread_bytes};
+  const FifoShape shape{
+      .slot_count = 4, .line_count = 8, .slot_bytes = 4 * min_spread_bytes, .spreads = true};
   const auto there = make_fifo(shape), back = make_fifo(shape);
   PooledEnd end(there->view, back->view);
+  SlotReader early(back->view);  // its end cannot send yet
   const auto is_within = [&](const std::byte* place, std::uint64_t bytes) {
     return std::ranges::any_of(
         std::array{there->view.slots, back->view.slots}, [&](const std::byte* slots) {
@@ -404,6 +406,7 @@ TEST_CASE("no word in the memory leads an end out of the slots of its link", "[s
     there->view.released(random()).store(static_cast<SlotPlace>(random()));
     back->view.note(end.reader.head()).place = static_cast<SlotPlace>(random());
     const std::uint64_t bytes = random() % (shape.slot_bytes + 1);
+    REQUIRE(is_within(early.place(bytes), bytes));
     if (end.reader.has_message()) {
       REQUIRE(is_within(end.reader.place(bytes), bytes));
       if (i % 5 == 0) end.reader.release(), ++released;

@@ -64,6 +64,7 @@ class Job {
   Job(std::string_view algorithm, const plan::PlanRequest& request,
       const transport::FifoShape& shape, bool shared, Connector connector = {})
       : shape_(shape), shared_(shared), connector_(std::move(connector)) {
+    shape_.spreads = connector_ == nullptr;
     auto plans = plan::build_plans(*plan::find_algorithm(algorithm), request);
     REQUIRE(plans.ok());
     plans_ = std::move(*plans);
@@ -225,7 +226,7 @@ class Job {
     receive->slots = transport::SlotReader(receive->connection->fifo());
     receive->lines = transport::LineReader(receive->connection->fifo());
     send->shares_memory = receive->shares_memory = connector_ == nullptr;
-    exec::begin_to_send(*send, *receive, true);
+    exec::begin_to_send(*send, *receive);
     sends_.push_back(std::move(send));
     receives_.push_back(std::move(receive));
     return {sends_.back().get(), receives_.back().get()};
