@@ -157,9 +157,19 @@ bool DeviceBackend::is_bound(const Request& request, const CallRecord& record) {
          bound_history_ == history();
 }
 
+// Calls that are kept for this one go without it, if it cannot follow at once: peers may wait for
+// them first.
 Status DeviceBackend::choose(const Request& request) {
   bound_for_ = {};
   is_launching_ = false;
+  Status chosen = choose_plan(request);
+  if (chosen.ok() && current_ != nullptr) return chosen;
+  GYRE_TRY(resources_->launch_pending());
+  services_.watch.launched();
+  return chosen;
+}
+
+Status DeviceBackend::choose_plan(const Request& request) {
   GYRE_ASSIGN(chosen_, host_->plans().choose(request, resources_->tuning()));
   if (!resources_->fits(*chosen_.plan, chosen_.choice.protocol))
     chosen_.choice.protocol = plan::without_lines(chosen_.choice.protocol);

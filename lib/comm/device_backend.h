@@ -101,6 +101,7 @@ class DeviceBackend final : public Backend, public Watched {
   DeviceEnvironment surroundings(const std::vector<p2p::Gpu>& gpus,
                                  std::vector<p2p::PairRoute> ways, const DeviceDemand& demand);
 
+  Status choose_plan(const Request& request);
   Status check_turn(const exec::StreamState& stream) const;
   void note_launch();
   // What the caller registered.

@@ -74,6 +74,8 @@ class DeviceResources {
   // Puts the call on its stream; false if it has to wait for room. With `more` calls of a group to
   // come, it may be kept, to go with them in one kernel.
   Result<bool> launch(const Request& request, const exec::DevicePlan& plan, bool more);
+  // What is kept: there is room for it.
+  Status launch_pending();
 
   // Any thread. Whether a kernel has still to end; `why` if something is wrong.
   struct KernelStatus {
@@ -124,7 +126,6 @@ class DeviceResources {
     void add(const exec::DeviceCall& call);
     void clear() { stripes.clear(), calls.clear(); }
   };
-  Status launch_pending();
   Status blame_peer(const exec::DevicePlan& plan, int& asks) const;
   Blocked waits_of(const exec::CudaExecutor::KernelProgress& progress);
 

@@ -1,5 +1,6 @@
 // Groups on CUDA devices over the fake driver: calls that are merged into one kernel, and sends and
 // receives, alone and in groups.
+#include "tests/support/base/slowness.h"
 #include "tests/support/device/device_ranks.h"
 
 #include <random>
@@ -275,6 +276,61 @@ TEST_CASE("ranks that group the same calls otherwise still meet", "[device]") {
   ranks.synchronize();
   for (std::size_t i = 0; i < 2 * calls; ++i)
     CHECK(buffers[i].data()[499] == static_cast<int>(2 * (i % calls) + calls));
+}
+
+// Rank 0 makes both calls in a group, rank 1 one after the other, and waits for the first.
+TEST_CASE("a call of a group runs while the next one waits to be opened", "[device]") {
+  OnFake on;
+  Ranks ranks(on, 2, 1, slowness * 5'000);
+  std::vector<DeviceInts> sums, told;
+  for (int rank = 0; rank < 2; ++rank) {
+    sums.emplace_back(on, 100);
+    told.emplace_back(on, 100);
+    std::fill_n(sums.back().data(), 100, 1);
+    std::fill_n(told.back().data(), 100, rank);
+  }
+  const auto sum = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    auto* const data = sums[static_cast<std::size_t>(rank)].data();
+    return gyreAllReduce(data, data, 100, gyreInt32, gyreSum, comm, stream);
+  };
+  const auto tell = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    auto* const data = told[static_cast<std::size_t>(rank)].data();
+    return gyreBroadcast(data, data, 100, gyreInt32, 1, comm, stream);
+  };
+  REQUIRE(ranks.call(sum) == gyreSuccess);  // opens its plan
+  CHECK(ranks.call_in_threads([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    if (rank == 0) {
+      (void)gyreGroupStart();
+      (void)sum(rank, comm, stream);
+      (void)tell(rank, comm, stream);
+      return gyreGroupEnd();
+    }
+    if (const gyreResult_t summed = sum(rank, comm, stream); summed != gyreSuccess) return summed;
+    (void)on.driver->stream_synchronize(ranks.streams[1]);
+    return tell(rank, comm, stream);
+  }) == "");
+  CHECK((sums[0].data()[99] == 4 && sums[1].data()[99] == 4));
+  CHECK((told[0].data()[99] == 1 && told[1].data()[99] == 1));
+}
+
+TEST_CASE("a call of a group runs though the next one is refused", "[device]") {
+  OnFake on({}, {{"GYRE_ALGO", "allgather:tree"}});
+  Ranks ranks(on, 2);
+  const DeviceInts first(on, 100), second(on, 100), blocks(on, 400);
+  const auto sum = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    auto* const data = (rank == 0 ? first : second).data();
+    return gyreAllReduce(data, data, 100, gyreInt32, gyreSum, comm, stream);
+  };
+  for (const DeviceInts* one : {&first, &second}) one->fill([](std::size_t) { return 1; });
+  CHECK(ranks.call([&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    (void)sum(rank, comm, stream);
+    return gyreAllGather(first.data(), blocks.data() + 200 * rank, 100, gyreInt32, comm, stream);
+  }) == gyreInvalidUsage);
+  ranks.synchronize();
+  CHECK((first.values()[99] == 2 && second.values()[99] == 2));
+  CHECK(ranks.call(sum) == gyreSuccess);
+  ranks.synchronize();
+  CHECK((first.values()[99] == 4 && second.values()[99] == 4));
 }
 
 TEST_CASE("a group tells its communicator what a device watch found before it ended", "[device]") {
