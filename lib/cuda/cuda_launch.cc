@@ -32,6 +32,11 @@ bool has_tables(const DeviceCall& call) {
   });
 }
 
+// cudaStreamPerThread is another stream in each thread.
+bool is_same(loaded::CuStream one, loaded::CuStream other) {
+  return one == other && one != cu::thread_stream;
+}
+
 }  // namespace
 
 DeviceLaunch CudaExecutor::filled(const DevicePlan& plan, const DeviceCall& call) const {
@@ -172,10 +177,10 @@ Result<LaunchInProgress> CudaExecutor::begin_launch(const StreamState& stream) {
   going.state = stream;
   if (stream.spoiled) return driver.check(cu::capture_spoiled, "a launch into a capture");
   if (stream.graph == nullptr) {
-    if (launched_ && stream.stream != last_stream_)
+    if (launched_ && !is_same(stream.stream, last_stream_))
       GYRE_TRY(
           driver.check(driver.stream_wait_event(stream.stream, ended_, 0), "cuStreamWaitEvent"));
-  } else if (stream.capture == last_capture_ && stream.stream != last_captured_) {
+  } else if (stream.capture == last_capture_ && !is_same(stream.stream, last_captured_)) {
     GYRE_TRY(
         driver.check(driver.stream_wait_event(stream.stream, captured_, 0), "cuStreamWaitEvent"));
   }

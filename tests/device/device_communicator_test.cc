@@ -2,6 +2,9 @@
 // on the simulated device (tests/support/host_device).
 #include "tests/support/device/cuda_cases.h"
 
+#include <future>
+#include <thread>
+
 namespace device_communicator_test {
 
 using namespace gyre;
@@ -257,6 +260,46 @@ TEST_CASE("a kernel that cannot begin ends in an error after its deadline", "[de
   CHECK(mentions(last_error(ranks.comms[0]), "has not begun"));
   REQUIRE(call(b, others.comms[1], others.stream(1)) == gyreSuccess);
   others.synchronize();
+}
+
+TEST_CASE("calls on two threads' own default streams come one after the other", "[device]") {
+  OnFake on;
+  Ranks ranks(on, 2);
+  std::vector<DeviceInts> buffers;  // of rank 0's two calls, and of rank 1's
+  for (int i = 0; i < 4; ++i) {
+    buffers.emplace_back(on, 5000);
+    std::fill_n(buffers.back().data(), 5000, 1 + i);
+  }
+  const auto sum = [&](int rank, std::size_t number, gyreStream_t stream) {
+    auto* const data = buffers[2 * static_cast<std::size_t>(rank) + number].data();
+    return gyreAllReduce(data, data, 5000, gyreInt32, gyreSum,
+                         ranks.comms[static_cast<std::size_t>(rank)], stream);
+  };
+  REQUIRE(ranks.call([&](int rank, gyreComm_t, gyreStream_t stream) {
+    return sum(rank, 0, stream);
+  }) == gyreSuccess);  // opens the plan
+  ranks.synchronize();
+  std::promise<gyreResult_t> first;
+  std::promise<void> all_called;
+  const auto own = loaded::cu::thread_stream;
+  std::thread other([&] {
+    const loaded::CurrentContext scope(*on.driver, on.owner);
+    first.set_value(sum(0, 0, reinterpret_cast<gyreStream_t>(own)));
+    all_called.get_future().wait();
+    (void)on.driver->stream_synchronize(own);
+  });
+  CHECK(first.get_future().get() == gyreSuccess);
+  CHECK(sum(0, 1, reinterpret_cast<gyreStream_t>(own)) == gyreSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // its kernel could have begun
+  for (std::size_t number = 0; number < 2; ++number)
+    CHECK(sum(1, number, ranks.stream(1)) == gyreSuccess);
+  all_called.set_value();
+  other.join();
+  (void)on.driver->stream_synchronize(own);
+  ranks.synchronize();
+  for (std::size_t number = 0; number < 2; ++number)
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      CHECK(buffers[2 * rank + number].data()[4999] == (number == 0 ? 8 : 6));
 }
 
 TEST_CASE("an abort frees a kernel whose peer never comes within a second", "[device]") {
