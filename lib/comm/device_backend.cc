@@ -37,13 +37,13 @@ void DeviceBackend::leave() {
 }
 
 void DeviceBackend::abort() {
-  const std::lock_guard lock(mutex_);
-  if (resources_ready_ != nullptr) resources_ready_->abort();
+  if (DeviceResources* const ready = resources_ready_.load(std::memory_order_acquire))
+    ready->abort();
 }
 
 bool DeviceBackend::has_given_up() const {
-  const std::lock_guard lock(mutex_);
-  return resources_ready_ != nullptr && resources_ready_->executor().has_given_up();
+  DeviceResources* const ready = resources_ready_.load(std::memory_order_acquire);
+  return ready != nullptr && ready->executor().has_given_up();
 }
 
 void DeviceBackend::await_kernels() {
@@ -56,8 +56,12 @@ Status DeviceBackend::check_memory(std::string_view name, const void* buffer,
                                    std::uint64_t bytes) const {
   GYRE_ASSIGN(const loaded::CudaPointer where, check_device_memory(device_, name, buffer, bytes));
   if (bytes == 0 || !lends_registered_.load(std::memory_order_relaxed)) return {};
-  const std::lock_guard lock(mutex_);
-  return regions_ready_->check(name, buffer, where);
+  std::shared_ptr<DeviceRegions> regions;
+  {
+    const std::lock_guard lock(mutex_);
+    regions = regions_ready_;
+  }
+  return regions->check(name, buffer, where);
 }
 
 Result<bool> DeviceBackend::take_stream(const void* stream, exec::StreamState& asked) const {
@@ -79,17 +83,14 @@ Status DeviceBackend::check_turn(const exec::StreamState& stream) const {
         "its kernels, and there cudaStreamPerThread is another stream. Give it a stream that "
         "cudaStreamCreate made");
   if (!shares_gpu_.load(std::memory_order_relaxed)) return {};
+  const DeviceResources* const ready = resources_ready_.load(std::memory_order_acquire);
+  if (ready == nullptr) return {};
   GYRE_ASSIGN(DeviceStreamUse use, ask_stream(device_.driver(), stream));
-  {
-    const std::lock_guard lock(mutex_);
-    if (resources_ready_ == nullptr) return {};
-    use.is_running = [executor =
-                          resources_ready_->weak_executor()](std::shared_ptr<const void>& held) {
-      const auto alive = executor.lock();
-      held = alive;
-      return alive != nullptr && alive->is_running();
-    };
-  }
+  use.is_running = [executor = ready->weak_executor()](std::shared_ptr<const void>& held) {
+    const auto alive = executor.lock();
+    held = alive;
+    return alive != nullptr && alive->is_running();
+  };
   return claimed_.claim->use_stream(state_.rank, std::move(use));
 }
 

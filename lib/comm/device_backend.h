@@ -146,12 +146,13 @@ class DeviceBackend final : public Backend, public Watched {
   std::int64_t begun_ns_ = 0;  // when a kernel began last, or the first was launched
   std::uint32_t starts_ = 0;
 
+  // Once it has links. Without a lock: an abort has to get there while the driver keeps others.
+  std::atomic<DeviceResources*> resources_ready_{nullptr};
   std::atomic<bool> shares_gpu_{false};        // with another rank of it, in this process
   std::atomic<bool> lends_registered_{false};  // ever since some of it may be lent
   mutable std::mutex mutex_;                   // of what follows
   std::map<std::uint64_t, RegisteredBuffer> registered_;
   std::uint64_t registrations_ = 0;
-  DeviceResources* resources_ready_ = nullptr;    // once it has links
   std::shared_ptr<DeviceRegions> regions_ready_;  // with ranks in other processes
 };
 

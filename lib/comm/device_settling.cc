@@ -249,7 +249,7 @@ Status DeviceBackend::settle_now() {
   GYRE_TRY(services_.watch.add(*this));
   const std::lock_guard lock(mutex_);
   regions_ready_ = resources_->regions();
-  resources_ready_ = resources_.get();
+  resources_ready_.store(resources_.get(), std::memory_order_release);
   for (auto& [handle, registered] : registered_) GYRE_TRY(meet_buffer(registered));
   return {};
 }

@@ -251,8 +251,8 @@ bool CudaExecutor::is_running() const {
 }
 
 Result<bool> CudaExecutor::running() const {
-  const std::lock_guard lock(mutex_);
-  if (!launched_) return false;
+  // Pairs with the release in finish_launch.
+  if (!launched_.load(std::memory_order_acquire)) return false;
   const CurrentContext scope(device_->driver(), device_->owner());
   const loaded::CuResult result = device_->driver().event_query(ended_);
   if (result == cu::not_ready) return true;

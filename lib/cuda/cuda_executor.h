@@ -200,8 +200,8 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   std::vector<std::shared_ptr<void>> kept_;         // what plans lie in, and links
   std::vector<std::unique_ptr<DevicePlan>> plans_;  // mutex_'s; graphs may replay them
   std::vector<const DevicePlan*> taken_;            // of those, the failed ones
-  mutable std::mutex mutex_;                        // of what other threads look at
-  loaded::CuEvent ended_ = nullptr;                 // of the last launch
+  mutable std::mutex mutex_;  // of what other threads look at; held over no call of the driver
+  loaded::CuEvent ended_ = nullptr;  // of the last launch
   loaded::CuEvent joined_ = nullptr;
   // The capture that a call went into last, and after it.
   std::uint64_t last_capture_ = 0;
@@ -209,7 +209,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   loaded::CuEvent captured_ = nullptr;
   std::atomic<bool> captured_once_{false};
   std::weak_ptr<const void> graph_mark_;  // mutex_'s; graphs hold it
-  bool launched_ = false;                 // mutex_'s
+  std::atomic<bool> launched_{false};     // `ended_` has been recorded
   std::uint32_t launches_ = 0;            // mutex_'s
   // Of every so many launches, the last few: what the launching thread knows to have ended.
   struct LaunchMark {

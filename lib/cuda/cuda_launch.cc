@@ -177,7 +177,7 @@ Result<LaunchInProgress> CudaExecutor::begin_launch(const StreamState& stream) {
   going.state = stream;
   if (stream.spoiled) return driver.check(cu::capture_spoiled, "a launch into a capture");
   if (stream.graph == nullptr) {
-    if (launched_ && !is_same(stream.stream, last_stream_))
+    if (launched_.load(std::memory_order_relaxed) && !is_same(stream.stream, last_stream_))
       GYRE_TRY(
           driver.check(driver.stream_wait_event(stream.stream, ended_, 0), "cuStreamWaitEvent"));
   } else if (stream.capture == last_capture_ && !is_same(stream.stream, last_captured_)) {
@@ -258,9 +258,10 @@ Status CudaExecutor::finish_launch(LaunchInProgress& going, loaded::CuFunction k
     mark.launched = launched_in_all_;
     GYRE_TRY(driver.check(driver.event_record(mark.ended, going.state.stream), "cuEventRecord"));
   }
-  const std::lock_guard lock(mutex_);
   GYRE_TRY(driver.check(driver.event_record(ended_, going.state.stream), "cuEventRecord"));
-  launched_ = true;
+  // Pairs with the acquire in CudaExecutor::running.
+  launched_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
   ++launches_;
   return {};
 }

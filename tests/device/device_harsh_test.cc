@@ -226,6 +226,32 @@ TEST_CASE("an abort reaches a kernel while memory waits to be freed", "[device]"
   CHECK(soon([&] { return on.fake.failure().empty(); }));
 }
 
+// Any call of the driver from here on waits for that free: also the watch's.
+TEST_CASE("an abort reaches a kernel while the program's own free waits for it", "[device]") {
+  OnFake on(harsh());
+  Pair running(on);
+  loaded::CuDevicePointer memory = 0;
+  REQUIRE(on.driver->allocate(&memory, 100) == cu::success);
+  REQUIRE(running.call(0, 100) == gyreSuccess);
+  auto freed = std::async(std::launch::async, [&] {
+    const loaded::CurrentContext scope(*on.driver, on.owner);
+    return on.driver->free(memory);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  gyreResult_t found = gyreSuccess;
+  auto polled = std::async(std::launch::async,
+                           [&] { return gyreCommGetAsyncError(running.ranks.comms[0], &found); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto begin = std::chrono::steady_clock::now();
+  for (gyreComm_t& comm : running.ranks.comms)
+    CHECK(gyreCommAbort(std::exchange(comm, nullptr)) == gyreSuccess);
+  running.ranks.synchronize();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));
+  polled.get();
+  CHECK(freed.get() == cu::success);
+  CHECK(soon([&] { return on.fake.failure().empty(); }));
+}
+
 TEST_CASE("a communicator that was destroyed gives its memory back where nothing runs",
           "[device]") {
   OnFake on(harsh());
