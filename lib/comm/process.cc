@@ -188,6 +188,10 @@ Result<const loaded::Nvml*> Process::nvml() {
 
 Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal) {
   GYRE_ASSIGN(const loaded::CudaDriver* driver, cuda_driver(loaded::CudaPresence::wanted));
+  if (auto known = known_device(ordinal)) return known;
+  // Before the lock, which whoever is in a rest may take. The end of one that does not open is in
+  // it, too.
+  const loaded::CudaRest::Stillness still = loaded::await_rest(*driver);
   const std::lock_guard lock(mutex_);
   if (images_.empty()) GYRE_TRY(cuda::why_no_images());
   auto& device = cuda_devices_[ordinal];
@@ -200,6 +204,12 @@ Result<std::shared_ptr<const exec::CudaDevice>> Process::cuda_device(int ordinal
     device = std::move(opened).value();
   }
   return device;
+}
+
+std::shared_ptr<const exec::CudaDevice> Process::known_device(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  const auto found = cuda_devices_.find(ordinal);
+  return found != cuda_devices_.end() ? found->second : nullptr;
 }
 
 int Process::default_device(Status* why) {

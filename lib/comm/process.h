@@ -110,6 +110,7 @@ class Process {
  private:
   Status open_plane(const Settings& settings);
   Status serve_metrics(const Settings& settings);
+  std::shared_ptr<const exec::CudaDevice> known_device(int ordinal);  // null: not open yet
 
   Process* const before_fork_;
   std::atomic<bool> ends_{false};

@@ -226,6 +226,24 @@ TEST_CASE("an abort reaches a kernel while memory waits to be freed", "[device]"
   CHECK(soon([&] { return on.fake.failure().empty(); }));
 }
 
+TEST_CASE("whoever keeps kernels at rest may ask for a device while another one opens its own",
+          "[device]") {
+  OnFake on({.devices = 2});
+  auto driver = comm::process().cuda_driver(loaded::CudaPresence::wanted);
+  REQUIRE(driver.ok());
+  std::future<bool> other;
+  {
+    const loaded::CudaRest::Stillness still = loaded::await_rest(**driver);
+    REQUIRE(still.is_held());
+    other = std::async(std::launch::async, [] { return comm::process().cuda_device(1).ok(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(comm::process().cuda_device(0).ok());
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+  }
+  CHECK(other.get());
+}
+
 // Any call of the driver from here on waits for that free: also the watch's.
 TEST_CASE("an abort reaches a kernel while the program's own free waits for it", "[device]") {
   OnFake on(harsh());
