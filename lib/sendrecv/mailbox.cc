@@ -16,6 +16,8 @@ namespace {
 // a receive waits for may be behind.
 constexpr std::uint64_t max_kept_bytes = 256ULL << 20;
 constexpr std::uint64_t max_message_bytes = 1ULL << 47;
+// Of a lent message: what the thread copies before others have a turn, half a millisecond or so.
+constexpr std::uint64_t max_lent_turn_bytes = 4ULL << 20;
 
 std::string shown(std::uint64_t bytes, ElementType type) {
   return fmt::format("{} of {}", bytes / element_bytes(type), element_name(type));
@@ -134,17 +136,17 @@ Status Mailbox::take_slot(const transport::SlotHeader& note) {
   return end(*std::exchange(arriving_, std::nullopt));
 }
 
-// The whole payload of a message whose head was in a line. Its sender may fail meanwhile, and have
+// Of the payload of a message whose head was in a line. Its sender may fail meanwhile, and have
 // other values there since, as in Launch::was_lent.
 Status Mailbox::take_lent() {
-  if (!arriving_ || arriving_->here > 0) return malformed();
-  Message& message = *arriving_;
   const transport::Grant& grant = port_.slots.view().control->sender_grant;
   const std::uint64_t sequence = port_.slots.head() + 1;
+  if (!arriving_ || (arriving_->here > 0 && arriving_->lent_as != sequence)) return malformed();
+  Message& message = *arriving_;
+  message.lent_as = sequence;
   // Pairs with the release in Outbox::lend.
   const bool is_lent = grant.sequence.load(std::memory_order_acquire) == sequence;
-  const transport::Loan loan = grant.read();
-  if (is_lent) GYRE_TRY(copy_lent(message, loan, sequence));
+  const Status copied = is_lent ? copy_lent(message, grant.read()) : Status();
   // Pairs with the one in Outbox::recall.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!is_lent || grant.sequence.load(std::memory_order_relaxed) != sequence)
@@ -152,20 +154,23 @@ Status Mailbox::take_lent() {
                                                  "copied",
                                                  peer_))
         .blame({peer_});
-  message.here = message.head.bytes;
+  if (!copied.ok() || message.here < message.head.bytes) return copied;
   port_.slots.release();
   return end(*std::exchange(arriving_, std::nullopt));
 }
 
-Status Mailbox::copy_lent(Message& message, const transport::Loan& loan, std::uint64_t sequence) {
+// The next part.
+Status Mailbox::copy_lent(Message& message, const transport::Loan& loan) {
   const bool is_region = loan.region > transport::region_copied;
   if (loan.bytes != message.head.bytes || !is_region || port_.peer_memory == nullptr)
     return malformed();
-  GYRE_ASSIGN(const std::byte* const from, port_.peer_memory->at(loan, sequence));
+  GYRE_ASSIGN(const std::byte* const from, port_.peer_memory->at(loan, message.lent_as));
   if (from == nullptr) return malformed();
-  std::byte* const place = place_for(message, loan.bytes);
-  message.pace->time(loan.bytes,
-                     [&] { kernels::copy_move(from, place, loan.bytes, message.streamed); });
+  const std::uint64_t part = std::min(loan.bytes - message.here, max_lent_turn_bytes);
+  std::byte* const place = place_for(message, part);
+  message.pace->time(
+      part, [&] { kernels::copy_move(from + message.here, place, part, message.streamed); });
+  message.here += part;
   return {};
 }
 
@@ -186,7 +191,8 @@ Status Mailbox::take_slots(bool& moved) {
     else
       return malformed();
     moved = true;
-    if (!arriving_ && port_.shares_memory) return {};  // a line has the next head
+    // A line has the next head; or others have a turn, as the rest of a lent message is long.
+    if (arriving_ ? arriving_->lent_as != 0 : port_.shares_memory) return {};
   }
   return {};
 }
@@ -288,9 +294,11 @@ bool Mailbox::has_something() {
 
 Status Mailbox::advance(bool& moved) {
   if (!port_.shares_memory) return take_slots(moved);
-  for (bool took = true; took && receives_.await(peer_); moved |= took) {
-    took = false;
+  while (receives_.await(peer_)) {
+    bool took = false;
     GYRE_TRY(arriving_ ? take_slots(took) : take_lines(took));
+    moved |= took;
+    if (!took || (arriving_ && arriving_->lent_as != 0)) return {};
   }
   return {};
 }

@@ -42,6 +42,7 @@ class Mailbox {
   struct Message {
     TransferHead head;
     std::uint64_t here = 0;                  // bytes of it
+    std::uint64_t lent_as = 0;               // the message's number, if it is lent
     std::optional<PendingTransfer> receive;  // else kept
     std::vector<std::byte> kept;
     exec::OutputPace* pace = nullptr;
@@ -54,7 +55,7 @@ class Mailbox {
   Status take_slots(bool& moved);
   Status take_slot(const transport::SlotHeader& note);
   Status take_lent();
-  Status copy_lent(Message& message, const transport::Loan& loan, std::uint64_t sequence);
+  Status copy_lent(Message& message, const transport::Loan& loan);
   bool is_ours(const transport::SlotHeader& note, std::uint64_t later,
                transport::DeliveryMode delivery = transport::DeliveryMode::staged) const;
   static bool is_for(const TransferHead& head, const Transfer& receive);

@@ -113,7 +113,9 @@ struct Exchanging {
 
 // The sender has lent a message, and the receiver has not looked yet.
 struct LendingRanks : Exchanging {
-  LendingRanks() {
+  explicit LendingRanks(std::uint64_t bytes_ = 3 << 20) : bytes(bytes_) {
+    for (std::uint64_t i = 0; i < bytes; i += 4096)
+      const_cast<std::byte*>(send.input)[i] = static_cast<std::byte>(i / 4096);
     open();
     begin(send, receive);
     bool moved = false;
@@ -127,7 +129,7 @@ struct LendingRanks : Exchanging {
     CHECK_FALSE(receives.is_done());
   }
 
-  static constexpr std::uint64_t bytes = 3 << 20;
+  const std::uint64_t bytes;
   std::vector<std::byte> received = std::vector<std::byte>(bytes);
   const Transfer send{
       .sends = true,
@@ -233,6 +235,21 @@ TEST_CASE("a message that does not fit the link is copied from memory that the p
   if (slots != 0) CHECK(ranks.send_port().slots.tail() - before == slots);
   if (slots == 0) CHECK(ranks.send_port().slots.tail() - before > 1);
   if (is_shared) CHECK(ranks.sender.regions.release(input).ok());
+}
+
+TEST_CASE("a long lent message is copied in turns, and may be given up between them") {
+  LendingRanks ranks(9 << 20);
+  bool moved = false;
+  REQUIRE(ranks.receiver.exchange.advance(moved).ok());
+  CHECK((moved && !ranks.receives.is_done()));
+  const bool gives_up = GENERATE(false, true);
+  if (gives_up) {
+    ranks.sender.exchange.end(ranks.sends, Status(Code::RemoteError, "it does not wait"));
+    return ranks.expect_refused("gave a message up");
+  }
+  for (int turn = 1; turn < 3; ++turn) REQUIRE(ranks.receiver.exchange.advance(moved).ok());
+  CHECK(ranks.receives.is_done());
+  CHECK(std::equal(ranks.received.begin(), ranks.received.end(), ranks.send.input));
 }
 
 TEST_CASE("a lent message that its sender gives up is an error of the receiver") {
