@@ -99,6 +99,7 @@ struct DeviceProgress {
   // Launches that have begun, and how many of these have ended, modulo 2^32: replays of graphs,
   // which the host does not see, are counted too. A kernel that gives up does not count as ended.
   std::uint32_t started = 0, ended = 0;
+  std::uint64_t launched = 0;  // the number of the last launch that has begun; not of replays
   // By the thread that looked last: WaitingFor << 56 | peer << 32 | its looks during this wait.
   std::uint64_t waiting = 0;
 };
@@ -171,7 +172,8 @@ struct DeviceLaunch : LaneCall {
   std::uint64_t* sequence = nullptr;      // calls so far; the last block to end adds `calls`
   std::uint32_t* blocks_ended = nullptr;  // of this launch; the last one sets it back to zero
   std::uint32_t calls = 1;                // that all ranks count
-  std::uint32_t* starts = nullptr;        // launches so far
+  std::uint32_t* starts = nullptr;        // launches and replays so far
+  std::uint64_t number = 0;               // of the launch, from 1 on; 0: of replays
 
   // Each channel's stripe of the buffers; tables in device memory.
   plan::Geometry geometries[max_channels];

@@ -97,6 +97,7 @@ GYRE_DEVICE void show_start(const DeviceLaunch& launch, const BlockState& state)
   const std::uint32_t starts = device::load_relaxed(launch.starts) + 1;
   device::store_relaxed(launch.starts, starts);
   device::store_relaxed(&state.task.call.progress->started, starts);
+  if (launch.number != 0) device::store_relaxed(&state.task.call.progress->launched, launch.number);
 }
 
 // The block's first task; without tasks, what the launch says itself.

@@ -274,7 +274,8 @@ CudaExecutor::KernelProgress CudaExecutor::waiting() const {
 CudaExecutor::KernelProgress CudaExecutor::progress() const {
   KernelProgress seen = waiting();
   const std::lock_guard lock(mutex_);
-  seen.started = static_cast<std::int32_t>(seen.starts - launches_) >= 0;
+  auto& shown = *reinterpret_cast<cuda::DeviceProgress*>(words_->begin() + progress_offset);
+  seen.started = std::atomic_ref(shown.launched).load(std::memory_order_relaxed) >= launches_;
   return seen;
 }
 

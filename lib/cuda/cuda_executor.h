@@ -210,7 +210,7 @@ class CudaExecutor final : public std::enable_shared_from_this<CudaExecutor>,
   std::atomic<bool> captured_once_{false};
   std::weak_ptr<const void> graph_mark_;  // mutex_'s; graphs hold it
   std::atomic<bool> launched_{false};     // `ended_` has been recorded
-  std::uint32_t launches_ = 0;            // mutex_'s
+  std::uint64_t launches_ = 0;            // mutex_'s; not of graphs
   // Of every so many launches, the last few: what the launching thread knows to have ended.
   struct LaunchMark {
     loaded::CuEvent ended = nullptr;

@@ -241,6 +241,7 @@ Status CudaExecutor::finish_launch(LaunchInProgress& going, loaded::CuFunction k
   launch.blocks_ended = reinterpret_cast<std::uint32_t*>(counters_.get() + ended_offset);
   launch.starts = reinterpret_cast<std::uint32_t*>(counters_.get() + starts_offset);
   launch.progress = seen_progress();
+  launch.number = going.state.graph == nullptr ? launches_ + 1 : 0;
   const auto put = [&] { return device_->launch(kernel, blocks, going.state.stream, &launch); };
   if (going.state.graph != nullptr) return launch_captured(going, put);
   loaded::CudaRest::Launching launching;

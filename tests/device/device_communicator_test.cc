@@ -1,6 +1,7 @@
 // Communicators of CUDA devices through the C API, over the fake driver. It runs the real kernels
 // on the simulated device (tests/support/host_device).
 #include "tests/support/device/cuda_cases.h"
+#include "tests/support/device/cuda_graph_cases.h"
 
 #include <future>
 #include <thread>
@@ -241,6 +242,27 @@ TEST_CASE("a kernel that waits for a rank is told from one that has not begun", 
   ranks.synchronize();
   others.ranks.synchronize();
   (void)on.driver->event_destroy(event);
+}
+
+TEST_CASE("a call that cannot begin after replays of a graph ends in an error, too", "[device]") {
+  OnFake on;
+  Ranks ranks(on, 1, 1, 300), others(on, 2);
+  const GraphBuffers buffers(on, 2, 10);
+  Graphs graphs(on, ranks);
+  const auto call = [&](int rank, gyreComm_t comm, gyreStream_t stream) {
+    return buffers.all_reduce(rank, comm, stream);
+  };
+  REQUIRE(graphs.capture(call) == gyreSuccess);
+  for (int i = 0; i < 3; ++i) graphs.replay();
+  ranks.synchronize();
+  // On a stream behind a kernel that waits.
+  REQUIRE(others.call(call) == gyreSuccess);
+  REQUIRE(call(0, others.comms[0], others.stream(0)) == gyreSuccess);
+  REQUIRE(call(1, ranks.comms[0], others.stream(0)) == gyreSuccess);
+  CHECK(ranks.await_error(0) == gyreTimeout);
+  CHECK(mentions(last_error(ranks.comms[0]), "has not begun"));
+  REQUIRE(call(1, others.comms[1], others.stream(1)) == gyreSuccess);
+  others.synchronize();
 }
 
 TEST_CASE("a kernel that cannot begin ends in an error after its deadline", "[device]") {
