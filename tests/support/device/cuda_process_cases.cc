@@ -142,8 +142,10 @@ std::string check_abort_of(CudaProcess& here, const Sizes& sizes) {
 std::string check_mismatch_of(CudaProcess& here) {
   std::int32_t* data = nullptr;
   if (std::string failed = begin_pair(here, data); !failed.empty()) return failed;
-  std::string wrong = all_reduce(here, data, here.process() == 0 ? 40 : 41);
-  if (here.await_error() != gyreMismatch) wrong += " no mismatch: " + last_error_of(here);
+  // The call itself is told if the other rank's question has come before it.
+  const std::string refused = all_reduce(here, data, here.process() == 0 ? 40 : 41);
+  std::string wrong;
+  if (here.await_error() != gyreMismatch) wrong = refused + " no mismatch: " + last_error_of(here);
   wrong += without(last_error_of(here), "40") + without(last_error_of(here), "41");
   return wrong + here.synchronize();
 }
