@@ -329,6 +329,49 @@ def test_a_static_graph_that_computes_again(rank, size):
 
 
 @on_ranks(2)
+def test_the_first_pass_over_a_static_graph_of_several_buckets(rank, size):
+    """In it DDP says of no bucket that it is the last one."""
+    class OfTwoTypes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4).double()
+
+        def forward(self, features):
+            return self.second(self.first(features).double())
+
+    torch.manual_seed(3)
+    model = OfTwoTypes()
+    for at_the_last in (False, True):
+        ours = DistributedDataParallel(copy.deepcopy(model), static_graph=True)
+        average(ours, at_the_last)
+        for step in range(3):
+            ours.zero_grad()
+            ours(torch.full((2, 4), float(rank + step))).sum().backward()
+            for one in ours.parameters():
+                gathered = [torch.zeros_like(one) for _ in range(size)]
+                dist.all_gather(gathered, one.grad)
+                assert torch.equal(gathered[0], gathered[1])
+
+
+@on_ranks(2)
+def test_sparse_gradients(rank, size):
+    """Of an embedding, beside dense ones."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 1))
+    words = torch.tensor([[1, 2], [2, 7]])
+    expected = copy.deepcopy(model)
+    (expected(words).sum() / size).backward()
+    for at_the_last in (False, True):
+        ours = DistributedDataParallel(copy.deepcopy(model))
+        average(ours, at_the_last)
+        for _ in range(2):
+            ours.zero_grad()
+            ours(words[rank:rank + 1]).sum().backward()
+            for one, other in zip(ours.parameters(), expected.parameters()):
+                assert torch.allclose(one.grad.to_dense(), other.grad.to_dense())
+
+
+@on_ranks(2)
 def test_buffers_follow_rank_0(rank, size):
     torch.manual_seed(rank)
     ours = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(6, 6),

@@ -21,19 +21,34 @@ bool leave_no_core(const std::vector<RankCores>& ranks) {
   return threads >= (are_bound ? all_cores : most_cores);
 }
 
+// In the first pass over a static graph DDP gives all buckets the first one's number, so that none
+// is the last one.
+bool AverageHook::ends_here(const c10d::GradBucket& bucket) {
+  const bool comes_again = last_index_ && bucket.getIndex() <= *last_index_;
+  last_index_ = bucket.isLast() ? std::nullopt : std::optional(bucket.getIndex());
+  return bucket.isLast() || comes_again;
+}
+
 c10::intrusive_ptr<AverageHook::Future> AverageHook::runHook(c10d::GradBucket& bucket) {
   const at::Tensor& gradients = bucket.getBuffer();
+  const bool ends = ends_here(bucket);
+  if (gradients.is_sparse()) {
+    if (ends) finish();
+    return average_beside(gradients);
+  }
   move_to_shared(gradients);
   if (gradients.is_cpu() && !when_) when_ = agree();
-  if (!gradients.is_cpu() || when_ == When::beside) {
-    Tensors tensors{gradients};
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::AVG;
-    return state_->allreduce(tensors, options)->getFuture();
-  }
+  if (!gradients.is_cpu() || when_ == When::beside) return average_beside(gradients);
   auto mean = begin(gradients);
-  if (bucket.isLast()) finish();
+  if (ends) finish();
   return mean;
+}
+
+c10::intrusive_ptr<AverageHook::Future> AverageHook::average_beside(const at::Tensor& gradients) {
+  Tensors tensors{gradients};
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::AVG;
+  return state_->allreduce(tensors, options)->getFuture();
 }
 
 AverageHook::When AverageHook::agree() {

@@ -37,12 +37,15 @@ class AverageHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<P
   c10::intrusive_ptr<Future> runHook(c10d::GradBucket& bucket) override;
 
  private:
+  bool ends_here(const c10d::GradBucket& bucket);
   When agree();
+  c10::intrusive_ptr<Future> average_beside(const at::Tensor& gradients);
   c10::intrusive_ptr<Future> begin(const at::Tensor& gradients);
   void finish();
 
   const RankCores own_;
   std::optional<When> when_;
+  std::optional<std::size_t> last_index_;  // of this pass
   // Until the last one. Futures of the works would be marked by one more thread.
   std::vector<std::pair<c10::intrusive_ptr<Future>, at::Tensor>> begun_;
 };
