@@ -51,10 +51,13 @@ std::uint64_t signature_of(const Request& request) {
   if (request.function == Function::all_to_all_v) return hash;
   hash = hash_with(hash, request.count);
   if (request.tables == nullptr) return hash;
-  // Every rank has the same blocks; only one side of them lies the same way everywhere.
+  // Every rank has the same blocks, and those of gathers lie the same way everywhere: peers may
+  // write them to where they lie.
   const bool gathers = request.collective == plan::Collective::all_gather;
-  for (const plan::Extent& block : gathers ? request.tables->output : request.tables->input)
+  for (const plan::Extent& block : gathers ? request.tables->output : request.tables->input) {
     hash = hash_with(hash, block.bytes);
+    if (gathers) hash = hash_with(hash, block.offset);
+  }
   return hash;
 }
 

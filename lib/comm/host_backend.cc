@@ -151,11 +151,11 @@ Result<control::MessageBytes> HostBackend::join_info(const std::string& device,
                                                      const std::string& machine) const {
   const Settings& settings = state_.options.settings;
   const std::string common = fmt::format(
-      "version=14 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
-      "cma={} first={}",
+      "version=15 transports={} algo={} proto={} slots={} reproducible={} security={} checksum={} "
+      "cma={} check={} first={}",
       transport_names(transports_), settings.algorithm, settings.protocol, fifo_shape().slot_bytes,
       state_.options.reproducible, settings.tcp_security, settings.tcp_checksum, settings.cma,
-      settings.first_sequence);
+      settings.check_calls, settings.first_sequence);
   GYRE_ASSIGN(const topology::Locality place, own_locality());
   std::string announcement;
   for (const auto& transport : transports_) {
@@ -404,6 +404,9 @@ void HostBackend::prepare(const Request& request, std::uint64_t sequence) {
   call.signature = current_->signature;
   if (state_.call_history != nullptr)
     call.signature = hash_with(call.signature, state_.call_history->hash());
+  // It has no counts, and what one call left over must not be another one's.
+  if (request.function == Function::all_to_all_v)
+    call.signature = hash_with(call.signature, sequence);
   if (call.short_run != nullptr) call.short_run->set_signature(call.signature);
 }
 

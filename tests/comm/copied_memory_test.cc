@@ -91,15 +91,17 @@ TEST_CASE("ranks that outnumber processors copy unless a yield hands theirs on",
   CHECK(log.says("copies nothing from the memory of rank 0") == stays_apart);
 }
 
-TEST_CASE("ranks that differ in GYRE_CMA are told so", "[copied]") {
-  const auto ends = run_forked(2, [](RankBoard& board, int rank) {
-    setenv("GYRE_CMA", rank == 0 ? "0" : "1", 1);
+TEST_CASE("ranks that differ in GYRE_CMA or GYRE_CHECK_CALLS are told so", "[copied]") {
+  const auto [variable, word] = GENERATE(
+      table<const char*, const char*>({{"GYRE_CMA", "cma="}, {"GYRE_CHECK_CALLS", "check="}}));
+  const auto ends = run_forked(2, [variable = variable, word = word](RankBoard& board, int rank) {
+    setenv(variable, rank == 0 ? "0" : "1", 1);
     share_id(board, rank);
     gyreComm_t comm = nullptr;
     if (gyreCommInitRank(&comm, 2, board.id, rank) != gyreInvalidUsage)
       board.complain("they may differ");
     const std::string text = gyreGetLastError(nullptr);
-    if (text.find("cma=") == text.npos) board.complain("it is not said: " + text);
+    if (text.find(word) == text.npos) board.complain("it is not said: " + text);
   });
   CHECK(ends == std::vector<int>(2, 0));
 }

@@ -148,6 +148,34 @@ TEST_CASE("ranks that call different things are told both calls", "[mismatch]") 
       }
 }
 
+// A message is two slots long, and rank 1 expects one; or the other way round. Later calls agree.
+TEST_CASE("counts of an all-to-all that disagree give no call other data", "[mismatch]") {
+  const WithVariables variables(Variables{{"GYRE_BUFFSIZE", "4096"}});
+  const std::size_t sent = GENERATE(std::size_t{1024}, std::size_t{2048});
+  CAPTURE(sent);
+  const std::size_t expected = 3072 - sent;
+  on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    const auto peer = static_cast<std::size_t>(1 - rank);
+    const std::size_t begins[2] = {0, 0};
+    gyreResult_t result = gyreSuccess;
+    for (int number = 0; number < 20 && result == gyreSuccess; ++number) {
+      const std::vector<float> in(2048, static_cast<float>(number));
+      std::vector<float> out(2048, -1);
+      std::size_t out_counts[2] = {0, 0}, in_counts[2] = {0, 0};
+      out_counts[peer] = number == 0 && rank == 0 ? sent : 1024;
+      in_counts[peer] = number == 0 && rank == 1 ? expected : 1024;
+      result = gyreAlltoAllv(in.data(), out_counts, begins, out.data(), in_counts, begins,
+                             gyreFloat, comm, nullptr);
+      const bool is_right = number == 0 || out[0] == in[0];
+      complaints.expect(result != gyreSuccess || is_right,
+                        "rank " + std::to_string(rank) + " got the data of another call");
+    }
+    complaints.expect(result == gyreMismatch, "rank " + std::to_string(rank) + ": " +
+                                                  std::to_string(result) + " " +
+                                                  gyreGetLastError(comm));
+  });
+}
+
 TEST_CASE("without the comparison a message of another call is still an error", "[mismatch]") {
   const WithVariables variables(Variables{{"GYRE_CHECK_CALLS", "0"}});
   std::vector<Memory> memories(2);
