@@ -181,8 +181,7 @@
  * SETTINGS Environment variables GYRE_*: `gyre settings` lists them. Each communicator reads them
  *          when it is made. A value that cannot be parsed whole is gyreInvalidUsage, never a silent
  *          default. An unknown GYRE_ name logs a warning. Init is gyreInvalidUsage if ranks differ
- *          in transports, GYRE_ALGO, GYRE_PROTO, GYRE_BUFFSIZE, GYRE_TCP_SECURITY, GYRE_TCP_CHECKSUM,
- *          GYRE_CMA, GYRE_CHECK_CALLS or reproducible.
+ *          in transports, reproducible, GYRE_ALGO, PROTO, BUFFSIZE, CMA, CHECK_CALLS, TCP_SECURITY.
  *
  * LOG      GYRE_DEBUG=WARN (default), NONE, VERSION, INFO or TRACE. GYRE_DEBUG_SUBSYS selects the
  *          INFO and TRACE lines; `gyre settings` lists the subsystems. GYRE_DEBUG_FILE names the
@@ -531,10 +530,8 @@ GYRE_API gyreResult_t gyreBarrier(gyreComm_t comm, gyreStream_t stream);
  * order in which they were sent. Count and datatype of both ends must agree, else it is
  * gyreMismatch. gyreSend may return before the peer receives; do not rely on it. Put sends and
  * receives that depend on each other into one group. On a host communicator they may also go to
- * streams of their own, where they run side by side, and beside collectives. Each begins when the
- * sends and receives queued before it on its communicator have begun. A call with a NULL stream
- * waits for all that is queued on its communicator before it begins: what a queued receive waits
- * for must not come after such a call. */
+ * streams of their own, side by side and beside collectives. Each begins when those queued before
+ * it have begun. A call with a NULL stream first waits for all that its communicator has queued. */
 GYRE_API gyreResult_t gyreSend(const void* sendbuff, size_t count, gyreDataType_t datatype,
                                int peer, gyreComm_t comm, gyreStream_t stream);
 GYRE_API gyreResult_t gyreRecv(void* recvbuff, size_t count, gyreDataType_t datatype, int peer,
