@@ -176,6 +176,17 @@ TEST_CASE("counts of an all-to-all that disagree give no call other data", "[mis
   });
 }
 
+TEST_CASE("places of a gather that differ are an error", "[mismatch]") {
+  on_ranks(2, [&](int rank, gyreComm_t comm, Complaints& complaints) {
+    const std::vector<float> in(100, 1);
+    std::vector<float> out(300);
+    const std::size_t counts[2] = {100, 100}, places[2] = {0, rank == 0 ? 100UL : 200UL};
+    const gyreResult_t result =
+        gyreAllGatherv(in.data(), 100, out.data(), counts, places, gyreFloat, comm, nullptr);
+    complaints.expect(result == gyreMismatch, gyreGetLastError(comm));
+  });
+}
+
 TEST_CASE("without the comparison a message of another call is still an error", "[mismatch]") {
   const WithVariables variables(Variables{{"GYRE_CHECK_CALLS", "0"}});
   std::vector<Memory> memories(2);
