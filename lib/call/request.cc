@@ -61,4 +61,8 @@ std::uint64_t signature_of(const Request& request) {
   return hash;
 }
 
+std::uint64_t with_own_number(const Request& request, std::uint64_t hash, std::uint64_t sequence) {
+  return request.function == Function::all_to_all_v ? hash_with(hash, sequence) : hash;
+}
+
 }  // namespace gyre::comm

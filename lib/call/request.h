@@ -77,5 +77,8 @@ BlockCounts block_counts(plan::Collective collective, int size, bool is_root);
 std::uint64_t hash_with(std::uint64_t hash, std::uint64_t value);
 // What all ranks must agree on, in one word. Private counts (gyreAlltoAllv) are not in it.
 std::uint64_t signature_of(const Request& request);
+// A hash of the call with its number, if it has private counts: what such a call has left over must
+// not be another one's. Else the hash itself.
+std::uint64_t with_own_number(const Request& request, std::uint64_t hash, std::uint64_t sequence);
 
 }  // namespace gyre::comm

@@ -185,11 +185,8 @@ Status DeviceBackend::bind(const Request& request, const CallRecord& record) {
     prepared_[chosen_.plan] = current_;
   }
   bound_history_ = history();
-  // As HostBackend::prepare.
-  const bool has_own_counts = request.function == Function::all_to_all_v;
-  const std::uint64_t told =
-      has_own_counts ? hash_with(bound_history_, record.sequence) : bound_history_;
-  GYRE_TRY(resources_->bind(request, chosen_.by_channel, chosen_.choice, chosen_.bytes, told));
+  GYRE_TRY(resources_->bind(request, chosen_.by_channel, chosen_.choice, chosen_.bytes,
+                            with_own_number(request, bound_history_, record.sequence)));
   bound_for_ = record;
   if (request.tables != nullptr) bound_for_.sequence = 0;
   return {};

@@ -404,9 +404,7 @@ void HostBackend::prepare(const Request& request, std::uint64_t sequence) {
   call.signature = current_->signature;
   if (state_.call_history != nullptr)
     call.signature = hash_with(call.signature, state_.call_history->hash());
-  // It has no counts, and what one call left over must not be another one's.
-  if (request.function == Function::all_to_all_v)
-    call.signature = hash_with(call.signature, sequence);
+  call.signature = with_own_number(request, call.signature, sequence);
   if (call.short_run != nullptr) call.short_run->set_signature(call.signature);
 }
 
