@@ -76,7 +76,7 @@ inline void begin_to_send(SendPort& send, ReceivePort& receive) {
   if (send.shares_memory && receive.shares_memory && out.control != in.control &&
       out.shape.slot_count <= transport::max_pooled_slots)
     send.pool = std::make_unique<transport::SlotPool>(out.slots, in.slots, out.shape.slot_count,
-                                                      out.shape.slot_bytes, out.shape.spreads);
+                                                      out.shape.parts());
   send.slots = transport::SlotWriter(out, send.pool.get());
   if (send.pool != nullptr) receive.slots.trade_with(&send.slots);
   send.lines = transport::LineWriter(out);

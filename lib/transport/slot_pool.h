@@ -30,6 +30,7 @@ class SlotParts {
   constexpr SlotParts(std::uint64_t slot_bytes, bool spreads)
       : slot_bytes_(slot_bytes), part_bytes_(spreads ? slot_bytes / slot_parts / 64 * 64 : 0) {}
 
+  std::uint64_t slot_bytes() const { return slot_bytes_; }
   // From the slot's begin on; 0 if a message of so many bytes would not fit there.
   std::uint64_t offset(std::uint32_t part, std::uint64_t bytes) const {
     const std::uint64_t offset = part * part_bytes_;
@@ -65,14 +66,8 @@ static_assert(2 * max_pooled_slots <= 1 << 8);
 class SlotPool {
  public:
   // Of slot_count slots each way, at most max_pooled_slots; the end begins with those of `sent`.
-  // `spreads`: what goes one way begins at all parts of its slots in turn.
-  SlotPool(std::byte* sent, std::byte* received, std::uint32_t slot_count, std::uint64_t slot_bytes,
-           bool spreads)
-      : sent_(sent),
-        received_(received),
-        slot_bytes_(slot_bytes),
-        slot_parts_(slot_bytes, spreads),
-        slot_count_(slot_count) {
+  SlotPool(std::byte* sent, std::byte* received, std::uint32_t slot_count, const SlotParts& parts)
+      : sent_(sent), received_(received), slot_parts_(parts), slot_count_(slot_count) {
     for (std::uint32_t i = 0; i < slot_count; ++i) others_.push(static_cast<SlotPlace>(i));
   }
 
@@ -80,14 +75,14 @@ class SlotPool {
   std::byte* at(MessagePlace place, std::uint64_t bytes) const {
     std::byte* const fifo = (place.slot & slot_count_) == 0 ? sent_ : received_;
     const std::uint64_t offset = slot_parts_.offset(place.part, bytes);
-    return fifo + (place.slot & (slot_count_ - 1)) * slot_bytes_ + offset;
+    return fifo + (place.slot & (slot_count_ - 1)) * slot_parts_.slot_bytes() + offset;
   }
   // Whether the next message goes where the peer was last.
   bool goes_one_way() const { return read_.count == 0; }
   // Where the next message goes, if there is credit for one.
   MessagePlace next(std::uint64_t bytes) const {
     const SlotPlace slot = read_.count > 0 ? read_.top() : others_.front();
-    if (bytes < min_spread_bytes) return {slot, 0};
+    if (!slot_parts_.spread(bytes)) return {slot, 0};
     const std::uint8_t part = parts_[slot & places_mask];
     return {slot, slot_parts_.offset(part, bytes) > 0 ? part : std::uint8_t{0}};
   }
@@ -139,7 +134,6 @@ class SlotPool {
 
   std::byte* const sent_;
   std::byte* const received_;
-  const std::uint64_t slot_bytes_;
   const SlotParts slot_parts_;
   const std::uint32_t slot_count_;
   // Of each slot: where the message lay that this end has read there, or behind the last one that

@@ -44,8 +44,7 @@ void receive(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool poo
   SlotReader reader(view, first);
   // The other direction, for a link whose slots change hands.
   const fuzz::Fifo back(view.shape);
-  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.slot_bytes,
-                view.shape.spreads);
+  SlotPool pool(back.view.slots, view.slots, view.shape.slot_count, view.shape.parts());
   SlotWriter writer(back.view, &pool);
   if (pooled) reader.trade_with(&writer);
   std::uint64_t sum = 0;
@@ -89,8 +88,7 @@ void send(fuzz::Input& input, fuzz::Fifo& fifo, std::uint64_t first, bool pooled
   const FifoView& view = fifo.view;
   view.control->tail.value = view.control->head.value = first;
   const fuzz::Fifo back(view.shape);
-  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.slot_bytes,
-                view.shape.spreads);
+  SlotPool pool(view.slots, back.view.slots, view.shape.slot_count, view.shape.parts());
   SlotWriter writer = pooled && first == 0 ? SlotWriter(view, &pool) : SlotWriter(view, first);
   std::uint64_t released = first;  // the furthest that the peer could have meant
   const auto look = [&](std::uint64_t head) {

@@ -115,7 +115,7 @@ int exchange_lines(const FifoShape& shape, std::uint64_t seed, std::uint64_t fir
 // One end of a link whose slots change hands.
 struct PooledEnd {
   PooledEnd(const FifoView& out, const FifoView& in)
-      : pool(out.slots, in.slots, out.shape.slot_count, out.shape.slot_bytes, true),
+      : pool(out.slots, in.slots, out.shape.slot_count, {out.shape.slot_bytes, true}),
         writer(out, &pool),
         reader(in) {
     reader.trade_with(&writer);
