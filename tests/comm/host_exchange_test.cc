@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -70,9 +71,13 @@ struct ExchangingRank {
   HostExchange exchange{links, regions, 2};
 };
 
-// Two ranks of this host with a link for sends and receives.
+// Two ranks of this host with a link for sends and receives; a deaf receiver's never opens.
 struct Exchanging {
-  Exchanging() { meeting.require_joined(); }
+  explicit Exchanging(bool is_deaf = false)
+      : receiver(0, is_deaf ? static_cast<Membership&>(deaf) : *meeting.members[0],
+                 *meeting.planes[0], shm_settings()) {
+    meeting.require_joined();
+  }
   ~Exchanging() {
     for (const auto& member : meeting.members) member->leave();
   }
@@ -89,15 +94,20 @@ struct Exchanging {
     const Transfer send{.sends = true, .input = &sent, .bytes = 1, .peer = 0};
     const Transfer receive{.output = &received, .bytes = 1, .peer = 1};
     begin(send, receive);
+    REQUIRE(go_on([&] {
+      return receives.is_done() && sends.is_done() && sender.links.all_open() &&
+             receiver.links.all_open();
+    }));
+  }
+  bool go_on(const std::function<bool()>& is_over) {
     bool moved = false;
-    REQUIRE(soon(
+    return soon(
         [&] {
           REQUIRE(receiver.exchange.advance(moved).ok());
           REQUIRE(sender.exchange.advance(moved).ok());
-          return receives.is_done() && sends.is_done() && sender.links.all_open() &&
-                 receiver.links.all_open();
+          return is_over();
         },
-        5));
+        5);
   }
   exec::SendPort& send_port() { return *sender.links.pair(0).send; }
   std::uint64_t capacity() {
@@ -106,7 +116,8 @@ struct Exchanging {
   }
 
   Meeting meeting{2, 2, shm_settings()};
-  ExchangingRank receiver{0, *meeting.members[0], *meeting.planes[0], shm_settings()};
+  DeafMember deaf{*meeting.members[0]};
+  ExchangingRank receiver;
   ExchangingRank sender{1, *meeting.members[1], *meeting.planes[1], shm_settings()};
   Batch sends, receives;
 };
@@ -141,45 +152,23 @@ struct LendingRanks : Exchanging {
 
 }  // namespace
 
+// Not over tcp, where a sender waits until both directions stand.
 TEST_CASE("a message is received before the sender's own endpoint has come") {
-  const Settings settings = shm_settings();  // over tcp a sender waits until both directions stand
-  Meeting meeting(2, 2, settings);
-  meeting.require_joined();
-  DeafMember deaf(*meeting.members[0]);
-  ExchangingRank receiver(0, deaf, *meeting.planes[0], settings);
-  ExchangingRank sender(1, *meeting.members[1], *meeting.planes[1], settings);
-
+  Exchanging ranks(true);
   const std::array<std::byte, 8> sent{std::byte{1}, std::byte{2}, std::byte{3}};
   std::array<std::byte, 8> received{};
   const Transfer send{.sends = true, .input = sent.data(), .bytes = sent.size(), .peer = 0};
   const Transfer receive{.output = received.data(), .bytes = received.size(), .peer = 1};
-  Batch sends, receives;
-  sends.begin({&send, 1});
-  receives.begin({&receive, 1});
-  REQUIRE(receiver.exchange.begin(receives).ok());
-  REQUIRE(sender.exchange.begin(sends).ok());
-  bool moved = false;
-  CHECK(soon(
-      [&] {
-        REQUIRE(receiver.exchange.advance(moved).ok());
-        REQUIRE(sender.exchange.advance(moved).ok());
-        return receives.is_done();
-      },
-      5));
+  ranks.begin(send, receive);
+  CHECK(ranks.go_on([&] { return ranks.receives.is_done(); }));
   CHECK(received == sent);
-  for (const auto& member : meeting.members) member->leave();
 }
 
 // The sender's link is open, and uses all parts of its slots; the receiver's is not.
 TEST_CASE("messages are found in their slots before the sender's own endpoint has come") {
-  const Settings settings = shm_settings();
-  Meeting meeting(2, 2, settings);
-  meeting.require_joined();
-  DeafMember deaf(*meeting.members[0]);
-  ExchangingRank receiver(0, deaf, *meeting.planes[0], settings);
-  ExchangingRank sender(1, *meeting.members[1], *meeting.planes[1], settings);
-  for (Links* links : {&receiver.links, &sender.links}) links->use_shape({.spreads = true});
-
+  Exchanging ranks(true);
+  for (Links* links : {&ranks.receiver.links, &ranks.sender.links})
+    links->use_shape({.spreads = true});
   constexpr std::size_t bytes = 2 * transport::min_spread_bytes;
   for (int number = 1; number <= 20; ++number) {
     CAPTURE(number);
@@ -187,22 +176,10 @@ TEST_CASE("messages are found in their slots before the sender's own endpoint ha
     std::vector<std::byte> received(bytes);
     const Transfer send{.sends = true, .input = sent.data(), .bytes = bytes, .peer = 0};
     const Transfer receive{.output = received.data(), .bytes = bytes, .peer = 1};
-    Batch sends, receives;
-    sends.begin({&send, 1});
-    receives.begin({&receive, 1});
-    REQUIRE(receiver.exchange.begin(receives).ok());
-    REQUIRE(sender.exchange.begin(sends).ok());
-    bool moved = false;
-    REQUIRE(soon(
-        [&] {
-          REQUIRE(receiver.exchange.advance(moved).ok());
-          REQUIRE(sender.exchange.advance(moved).ok());
-          return receives.is_done() && sends.is_done();
-        },
-        5));
+    ranks.begin(send, receive);
+    REQUIRE(ranks.go_on([&] { return ranks.receives.is_done() && ranks.sends.is_done(); }));
     CHECK(received == sent);
   }
-  for (const auto& member : meeting.members) member->leave();
 }
 
 TEST_CASE("a message that does not fit the link is copied from memory that the peer maps") {

@@ -93,6 +93,14 @@ bool soon(const std::function<bool()>& condition) {
   return condition();
 }
 
+void check_quick_abort(Pair& running) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (gyreComm_t& comm : running.ranks.comms)
+    CHECK(gyreCommAbort(std::exchange(comm, nullptr)) == gyreSuccess);
+  running.ranks.synchronize();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));
+}
+
 bool shows_replay(gyreComm_t comm) {
   const auto pin = comm::process().communicators.pin(reinterpret_cast<std::uintptr_t>(comm));
   return device_resources(*pin).executor().shows_replay();
@@ -216,11 +224,7 @@ TEST_CASE("an abort reaches a kernel while memory waits to be freed", "[device]"
   REQUIRE(running.call(0, 100) == gyreSuccess);
   auto destroyed = std::async(std::launch::async, [&] { ending.reset(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const auto begin = std::chrono::steady_clock::now();
-  for (gyreComm_t& comm : running.ranks.comms)
-    CHECK(gyreCommAbort(std::exchange(comm, nullptr)) == gyreSuccess);
-  running.ranks.synchronize();
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));
+  check_quick_abort(running);
   destroyed.get();
   CHECK(on.fake.synchronising_calls() == 0);
   CHECK(soon([&] { return on.fake.failure().empty(); }));
@@ -257,14 +261,11 @@ TEST_CASE("an abort reaches a kernel while the program's own free waits for it",
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   gyreResult_t found = gyreSuccess;
-  auto polled = std::async(std::launch::async,
-                           [&] { return gyreCommGetAsyncError(running.ranks.comms[0], &found); });
+  auto polled = std::async(std::launch::async, [&found, comm = running.ranks.comms[0]] {
+    return gyreCommGetAsyncError(comm, &found);
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const auto begin = std::chrono::steady_clock::now();
-  for (gyreComm_t& comm : running.ranks.comms)
-    CHECK(gyreCommAbort(std::exchange(comm, nullptr)) == gyreSuccess);
-  running.ranks.synchronize();
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));
+  check_quick_abort(running);
   polled.get();
   CHECK(freed.get() == cu::success);
   CHECK(soon([&] { return on.fake.failure().empty(); }));
